@@ -1,0 +1,102 @@
+# Every target sets up what it needs; stamp files make the second call quick.
+PYTHON ?= python3
+PYTEST_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+DEPS := $(VENV)/.stamp-deps
+INSTALLED := $(VENV)/.stamp-geoattn
+PEER_DEPS := .venv-grc-0.6.1/.stamp-deps
+
+NATIVE := $(wildcard native/*)
+BUILD_INPUTS := pyproject.toml CMakeLists.txt src/geoattn/_version.py $(NATIVE)
+SOURCES := $(shell find src -type f -not -name '*.pyc' 2>/dev/null)
+
+# Local copies of the data sets; the tests that need one skip without it.
+ifndef GEOATTN_DATA
+ifneq ($(wildcard ../shared/data),)
+export GEOATTN_DATA := $(abspath ../shared/data)
+endif
+endif
+
+# cmake and ninja come from the lock, not from the machine.
+export PATH := $(abspath $(BIN)):$(PATH)
+
+.DELETE_ON_ERROR:
+.PHONY: help report test test-slow bench lint format wheel docs lock install clean distclean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+report: $(INSTALLED) ## curvature of the embedded sample
+	@$(BIN)/geoattn curvature
+
+# One thread for torch and BLAS: small matrices, and the same sums on every machine.
+test: $(INSTALLED) ## the tests and the examples in the docstrings
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-slow: $(INSTALLED) ## only the slow tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+bench: $(INSTALLED) $(PEER_DEPS) ## the benchmarks, against the peers
+	$(BIN)/python -m benchmarks
+
+lint: $(DEPS) ## formatting, lint rules and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+
+format: $(DEPS) ## let ruff format and fix
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+wheel: dist/.stamp ## build a wheel into dist/ and try it in a clean environment
+	@ls dist/*.whl
+
+docs: $(INSTALLED) ## build the documentation into site/
+	$(BIN)/mkdocs build --strict
+
+install: $(INSTALLED) ## only the set-up: .venv with everything in it
+
+# The torch pin is exact: a looser one may bring gigabytes of CUDA libraries.
+lock: ## resolve all versions anew into requirements.lock
+	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/pip install -qq torch==2.13.0 scikit-build-core nanobind cmake ninja
+	PATH="$(CURDIR)/.venv-lock/bin:$$PATH" .venv-lock/bin/pip install -qq --no-build-isolation torch==2.13.0 \
+	  ".[graphs,robustness,hub,test,docs,dev]"
+	{ sed -n '/^#/p' requirements.lock; .venv-lock/bin/pip freeze --exclude geoattn | sed 's/+cpu$$//'; } > requirements.lock.new
+	mv requirements.lock.new requirements.lock && rm -rf .venv-lock
+
+clean: ## remove builds and caches
+	rm -rf build dist site .pytest_cache .ruff_cache .hypothesis $(INSTALLED)
+	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
+
+distclean: clean ## remove the environments too
+	rm -rf .venv .venv-*
+
+# --no-compile saves a third of the time: Python compiles what is imported, when it is.
+$(DEPS): requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit("geoattn needs Python 3.11 or newer; try make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
+	@echo "installing the locked dependencies into $(VENV) (some minutes the first time)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) install --no-compile -r requirements.lock
+	@touch $@
+
+# Editable: Python files are read from src, the kernel is built here and only here.
+$(INSTALLED): $(DEPS) $(BUILD_INPUTS)
+	@echo "building the kernel and installing geoattn"
+	@$(PIP) install --no-build-isolation --no-deps -C build-dir=build/kernel --editable .
+	@touch $@
+
+# A peer with old requirements lives in an environment of its own.
+.venv-grc-%/.stamp-deps: benchmarks/peers/grc-%.txt
+	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python -m pip --disable-pip-version-check -qq install -r $<
+	@touch $@
+
+dist/.stamp: $(DEPS) $(BUILD_INPUTS) $(SOURCES) tests/wheel/check_wheel.sh
+	@rm -f dist/geoattn-*.whl
+	@$(PIP) wheel --no-build-isolation --no-deps -C build-dir=build/kernel --wheel-dir dist .
+	tests/wheel/check_wheel.sh dist/geoattn-*.whl $(BIN)/python
+	@touch $@

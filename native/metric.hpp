@@ -1,0 +1,124 @@
+// Lengths -> distances -> the small network that the transport problems run on.
+#pragma once
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <numeric>
+#include <thread>
+
+#include "lanes.hpp"
+
+namespace geoattn::GEOATTN_ISA {
+
+inline void parallel_for(int threads, int count, const std::function<void(int)>& body) {
+    if (threads <= 1 || count <= 1) {
+        for (int k = 0; k < count; ++k) body(k);
+        return;
+    }
+    std::atomic<int> next{0};
+    auto work = [&] {
+        for (int k; (k = next.fetch_add(1)) < count;) body(k);
+    };
+    std::vector<std::thread> crew;
+    for (int t = 1; t < std::min(threads, count); ++t) crew.emplace_back(work);
+    work();
+    for (auto& member : crew) member.join();
+}
+
+// A square matrix whose rows are padded with infinity to a multiple of four.
+struct Matrix {
+    int n = 0, stride = 0;
+    Row<double> data;
+    Matrix() = default;
+    explicit Matrix(int n) : n(n), stride(padded(n)), data(std::size_t(n) * stride, INF) {}
+    double* operator[](int i) { return &data[std::size_t(i) * stride]; }
+    const double* operator[](int i) const { return &data[std::size_t(i) * stride]; }
+};
+
+// Floyd-Warshall in place, in float64 with no threshold: an edge of 1e-300 counts. Tiles keep large graphs in cache.
+inline void all_pairs(Matrix& d, bool directed, int threads) {
+    const int n = d.n;
+    for (int i = 0; i < n; ++i) d[i][i] = 0;
+    const int tile = n <= 512 ? n : 128, tiles = (n + tile - 1) / tile;
+    // relax rows of tile I, columns of tile J, through the nodes of tile K
+    auto relax_tile = [&](int I, int J, int K) {
+        const int j0 = J * tile, width = std::min(d.stride, j0 + tile) - j0;
+        for (int k = K * tile; k < std::min(n, (K + 1) * tile); ++k)
+            for (int i = I * tile; i < std::min(n, (I + 1) * tile); ++i)
+                if (d[i][k] < INF) relax(d[i] + j0, d[i][k], d[k] + j0, width);
+    };
+    for (int K = 0; K < tiles; ++K) {
+        relax_tile(K, K, K);
+        if (tiles == 1) break;
+        parallel_for(threads, 2 * tiles, [&](int t) {
+            const int other = t / 2;
+            if (other == K) return;
+            if (t % 2) relax_tile(K, other, K);
+            else relax_tile(other, K, K);
+        });
+        parallel_for(threads, tiles, [&](int I) {
+            if (I == K) return;
+            for (int J = 0; J < tiles; ++J)
+                if (J != K) relax_tile(I, J, K);
+        });
+    }
+    if (!directed)  // sums in another order may differ in the last bit
+        for (int i = 0; i < n; ++i)
+            for (int j = 0; j < i; ++j) d[i][j] = d[j][i] = std::min(d[i][j], d[j][i]);
+}
+
+// One connected part of a graph, with coinciding nodes (distance 0 both ways) merged and only essential edges kept: an
+// edge that a path over other nodes matches or beats carries no flow that the path cannot carry.
+struct Network {
+    int n = 0, stride = 0;
+    bool directed = false, sparse = false;
+    Matrix out, in;  // lengths u -> v and v -> u; infinite: no edge. `in` is empty for an undirected graph
+    // the same rows as lists, for networks with few edges
+    std::vector<int> start;
+    std::vector<int> head;
+    std::vector<double> length;
+    std::vector<int> start_in, head_in;
+    std::vector<double> length_in;
+    std::vector<int> members;  // members[k]: one original node of class k
+
+    const Matrix& rows(bool outward) const { return outward || !directed ? out : in; }
+
+    void finish() {
+        stride = out.stride;
+        if (directed) {
+            in = Matrix(n);
+            for (int u = 0; u < n; ++u)
+                for (int v = 0; v < n; ++v) in[v][u] = out[u][v];
+        }
+        auto list = [&](const Matrix& m, std::vector<int>& s, std::vector<int>& h, std::vector<double>& l) {
+            s.assign(1, 0);
+            for (int u = 0; u < n; ++u) {
+                for (int v = 0; v < n; ++v)
+                    if (m[u][v] < INF) h.push_back(v), l.push_back(m[u][v]);
+                s.push_back(int(h.size()));
+            }
+        };
+        long edges = 0;
+        for (int u = 0; u < n; ++u)
+            for (int v = 0; v < n; ++v) edges += out[u][v] < INF;
+        // A list entry costs about as much as four entries of a row: measured on 65 to 512 nodes.
+        sparse = edges * 12 < long(n) * n;
+        if (sparse) {
+            list(out, start, head, length);
+            if (directed) list(in, start_in, head_in, length_in);
+        }
+    }
+};
+
+// Is there a way from u to v over a third node that is no longer than the edge? Both halves must be strictly shorter
+// than the edge: the removals then follow a descending order and cannot disconnect anything.
+inline bool matched(const double* from_u, const double* to_v, int stride, double edge) {
+    for (int k = 0; k < stride; k += 4) {
+        bool any = false;
+        for (int l = k; l < k + 4; ++l) any |= (from_u[l] + to_v[l] <= edge) & (from_u[l] < edge) & (to_v[l] < edge);
+        if (any) return true;
+    }
+    return false;
+}
+
+}  // namespace geoattn::GEOATTN_ISA

@@ -1,0 +1,154 @@
+// The Python binding: checks nothing (src/geoattn does), releases the GIL, honours Ctrl-C, reports progress.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "job.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using geoattn::Backward;
+using geoattn::Job;
+
+namespace {
+
+template <class T, int ND> using Array = nb::ndarray<T, nb::ndim<ND>, nb::c_contig, nb::device::cpu>;
+using OptionalTrees = std::optional<Array<std::int32_t, 2>>;
+using OptionalPotentials = std::optional<Array<double, 2>>;
+
+bool has_v3() {
+#if defined(GEOATTN_HAVE_V3)
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+#else
+    return false;
+#endif
+}
+const bool V3 = has_v3();
+
+#if defined(GEOATTN_HAVE_V3)
+#define GEOATTN_CALL(call) (V3 ? geoattn::v3::call : geoattn::baseline::call)
+#else
+#define GEOATTN_CALL(call) geoattn::baseline::call
+#endif
+
+// Run `work` on a thread of its own; meanwhile look for signals and report progress ten times a second.
+template <class Work> void supervise(Job& job, const nb::object& progress, Work work) {
+    std::mutex mutex;
+    std::condition_variable finished;
+    bool over = false, interrupted = false;
+    std::exception_ptr failure;
+    {
+        nb::gil_scoped_release release;
+        std::thread runner([&] {
+            try {
+                work();
+            } catch (...) {
+                failure = std::current_exception();
+            }
+            std::lock_guard lock(mutex);
+            over = true;
+            finished.notify_one();
+        });
+        std::unique_lock lock(mutex);
+        while (!finished.wait_for(lock, std::chrono::milliseconds(100), [&] { return over; })) {
+            lock.unlock();
+            {
+                nb::gil_scoped_acquire acquire;
+                if (!interrupted && PyErr_CheckSignals() != 0) interrupted = true;
+                if (!interrupted && !progress.is_none()) {
+                    PyObject* answer = PyObject_CallFunction(progress.ptr(), "L", static_cast<long long>(job.done.load()));
+                    if (answer) Py_DECREF(answer);
+                    else interrupted = true;
+                }
+                if (interrupted) job.stop = true;
+            }
+            lock.lock();
+        }
+        lock.unlock();
+        runner.join();
+    }
+    if (interrupted) throw nb::python_error();
+    if (failure) std::rethrow_exception(failure);
+}
+
+void fill(Job& job, const Array<const double, 3>& lengths, const Array<const double, 3>& measures,
+          const Array<const std::int32_t, 2>& pairs, const Array<const std::int64_t, 1>& offsets, bool directed,
+          bool per_length, double floor, double idle, int threads) {
+    job.graphs = std::int64_t(lengths.shape(0));
+    job.n = int(lengths.shape(1));
+    job.lengths = lengths.data();
+    job.measures = measures.data();
+    job.pairs = pairs.data();
+    job.offsets = offsets.data();
+    job.directed = directed;
+    job.per_length = per_length;
+    job.floor = floor;
+    job.idle = idle;
+    job.threads = threads;
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+    m.doc() = "Exact transport on the shortest-path metric of weighted graphs.";
+    m.def("instruction_set", [] { return V3 ? "x86-64-v3" : "baseline"; });
+
+    m.def(
+        "solve",
+        [](Array<const double, 3> lengths, Array<const double, 3> measures, Array<const std::int32_t, 2> pairs,
+           Array<const std::int64_t, 1> offsets, Array<double, 1> w1, Array<double, 1> denominator, Array<double, 1> distance,
+           Array<double, 1> gap, Array<std::uint8_t, 1> status, OptionalTrees trees, OptionalPotentials potentials,
+           bool directed, bool per_length, double floor, double idle, int threads, nb::object progress) {
+            Job job;
+            fill(job, lengths, measures, pairs, offsets, directed, per_length, floor, idle, threads);
+            job.w1 = w1.data();
+            job.denominator = denominator.data();
+            job.distance = distance.data();
+            job.gap = gap.data();
+            job.status = status.data();
+            job.trees = trees ? trees->data() : nullptr;
+            job.potentials = potentials ? potentials->data() : nullptr;
+            supervise(job, progress, [&] { GEOATTN_CALL(solve)(job); });
+        },
+        "lengths"_a.noconvert(), "measures"_a.noconvert(), "pairs"_a.noconvert(), "offsets"_a.noconvert(), "w1"_a.noconvert(),
+        "denominator"_a.noconvert(), "distance"_a.noconvert(), "gap"_a.noconvert(), "status"_a.noconvert(),
+        "trees"_a.none().noconvert() = nb::none(), "potentials"_a.none().noconvert() = nb::none(), nb::kw_only(), "directed"_a,
+        "per_length"_a, "floor"_a, "idle"_a, "threads"_a, "progress"_a = nb::none(),
+        "Fill w1, denominator, distance, gap and status (one entry per pair) in place.");
+
+    m.def(
+        "pull_back",
+        [](Array<const double, 3> lengths, Array<const double, 3> measures, Array<const std::int32_t, 2> pairs,
+           Array<const std::int64_t, 1> offsets, Array<double, 1> w1, Array<double, 1> denominator, Array<std::uint8_t, 1> status,
+           Array<std::int32_t, 2> trees, Array<const double, 1> upstream, Array<double, 3> to_lengths,
+           Array<double, 3> to_measures, bool directed, bool per_length, double idle, int threads) {
+            Job job;
+            fill(job, lengths, measures, pairs, offsets, directed, per_length, 0.0, idle, threads);
+            job.w1 = w1.data();
+            job.denominator = denominator.data();
+            job.status = status.data();
+            job.trees = trees.data();
+            const Backward backward{&job, upstream.data(), to_lengths.data(), to_measures.data()};
+            supervise(job, nb::none(), [&] { GEOATTN_CALL(pull_back)(backward); });
+        },
+        "lengths"_a.noconvert(), "measures"_a.noconvert(), "pairs"_a.noconvert(), "offsets"_a.noconvert(), "w1"_a.noconvert(),
+        "denominator"_a.noconvert(), "status"_a.noconvert(), "trees"_a.noconvert(), "upstream"_a.noconvert(),
+        "to_lengths"_a.noconvert(), "to_measures"_a.noconvert(), nb::kw_only(), "directed"_a, "per_length"_a, "idle"_a,
+        "threads"_a, "Add the gradients of sum(upstream * kappa) to to_lengths and to_measures.");
+
+    m.def(
+        "shortest_paths",
+        [](Array<double, 2> distances, bool directed, int threads) {
+            Job job;
+            supervise(job, nb::none(), [&] {
+                GEOATTN_CALL(shortest_paths)(distances.data(), int(distances.shape(0)), directed, threads);
+            });
+        },
+        "distances"_a.noconvert(), nb::kw_only(), "directed"_a, "threads"_a,
+        "Turn lengths (infinite: no edge) into shortest-path distances, in place.");
+}

@@ -1,0 +1,327 @@
+// Dual network simplex on spanning trees, warm-started from pair to pair.
+//
+// A tree holds tight edges: p(v) - p(parent) = +l or -l, and p is feasible everywhere. Cutting the edge above v leaves
+// the subtree C of v; the flow that the supplies force through the edge is B(v), the sum of the supplies in C. The tree
+// is optimal when each B(v) runs down the potential. If one runs uphill, shifting p on C in the direction of B(v) raises
+// the dual value; the first edge across the cut that becomes tight replaces the one above v (a pivot).
+//
+// Three choices make it fast. Masses are integers (the measures are rounded once, to 2^-62 or 2^-110), so flows carry no
+// rounding error and a sign is a fact. Subtrees are bit sets, so that moving one costs a few words per ancestor. The
+// search across the cut runs over the rows of its smaller side, each row a vector operation.
+#pragma once
+#include <cmath>
+#include <cstring>
+
+#include "metric.hpp"
+
+namespace geoattn::GEOATTN_ISA {
+
+__extension__ typedef __int128 Wide;
+
+inline double as_double(std::int64_t x) { return double(x); }
+inline double as_double(Wide x) {  // the compiler's own conversion is a slow library call
+    return double(std::int64_t(x >> 64)) * 0x1p64 + double(std::uint64_t(x));
+}
+
+enum class Outcome { optimal, unbounded, stalled, stopped };
+
+template <class Mass, int WORDS>  // WORDS: 64-bit words per subtree set, 0 when only known at run time
+class Tree {
+  public:
+    explicit Tree(const Network& network)
+        : net_(network), n_(network.n), stride_(network.stride), words_((n_ + 63) / 64), node_(n_),
+          subtree_(std::size_t(n_) * words(), 0), up_p_(stride_, 0.0), down_p_(stride_, 0.0), urgency_(stride_, 0.0),
+          weight_(n_ + 1, 0.0), order_(n_), count_(n_ + 2), side_(n_), side_p_(n_), cut_(words()), rest_(words()) {
+        for (int size = 1; size < n_; ++size) weight_[size] = 1.0 / std::min(size, n_ - size);
+        grow();
+    }
+
+    void reroot(int root) {  // the potentials are then exact near `root`, where the mass is
+        if (root == root_) return;
+        const int words = this->words();
+        const std::uint64_t* all = set(root_);
+        std::copy(all, all + words, cut_.begin());
+        std::copy(set(root), set(root) + words, rest_.begin());
+        std::copy(cut_.begin(), cut_.end(), set(root));
+        Node below = node_[root];
+        for (int v = root; v != root_;) {
+            const int above = below.parent;
+            const Node old = node_[above];
+            std::uint64_t* s = set(above);
+            for (int w = 0; w < words; ++w) {
+                const std::uint64_t before = s[w];
+                s[w] = cut_[w] & ~rest_[w];
+                rest_[w] = before;
+            }
+            node_[above] = {0, below.length, -below.uphill, v, n_ - below.size};
+            v = above;
+            below = old;
+        }
+        root_ = root;
+        node_[root] = {0, 0.0, 0.0, root, n_};
+    }
+
+    // Solve for the supplies from - to (+ idle on the pair itself).
+    Outcome solve(const Mass* from, const Mass* to, int source, int sink, Mass idle, const std::atomic<bool>& stop) {
+        load(from, to, source, sink, idle);
+        const long limit = 200000 + 2000L * n_;
+        for (long pivots = 0, still = 0;; ++pivots) {
+            int v = argmax_positive(urgency_.data(), stride_);
+            if (v < 0) return Outcome::optimal;
+            if (still > 2 * n_) v = any_uphill();  // ties: a random choice leaves every cycle
+            const double step = pivot(v);
+            if (step == INF) return Outcome::unbounded;
+            still = step > 0 ? 0 : still + 1;
+            if (pivots > limit) return Outcome::stalled;
+            if (pivots % 1024 == 1023 && stop.load(std::memory_order_relaxed)) return Outcome::stopped;
+        }
+    }
+
+    double cost() const {  // sum of |flow| * length, in units of mass
+        double sum = 0;
+        for (const Node& x : node_) sum += std::fabs(as_double(x.flow)) * x.length;
+        return sum;
+    }
+
+    // Upper bound of cost() - optimum, in the same units, from the potentials alone: what the tree edges lack to be
+    // tight, plus the worst violation of any edge times the length of the longest detour a flow could take.
+    double excess(double moved_mass) const {
+        double slack = 0, worst = 0;
+        for (int v = 0; v < n_; ++v) {
+            const Node& x = node_[v];
+            const double climb = -x.uphill * (up_p_[v] - up_p_[x.parent]);
+            slack += std::fabs(as_double(x.flow)) * std::fabs(x.length - climb);
+        }
+        for (int u = 0; u < n_; ++u) worst = std::min(worst, nearest(u, true, up_p_.data()) - up_p_[u]);
+        return slack - worst * (n_ - 1) * moved_mass;
+    }
+
+    int parent(int v) const { return node_[v].parent; }
+    double potential(int v) const { return up_p_[v]; }
+
+  private:
+    struct alignas(32) Node {
+        Mass flow;      // B(v), from v to its parent
+        double length;  // of the edge above
+        double uphill;  // -1: p(v) = p(parent) + length, so a negative flow is uphill; +1: the reverse
+        std::int32_t parent, size;
+    };
+
+    const Network& net_;
+    int n_, stride_, words_, root_ = 0;
+    Row<Node> node_;
+    Row<std::uint64_t> subtree_;
+    Row<double> up_p_, down_p_;  // p and -p: the two right-hand sides of the search across a cut
+    Row<double> urgency_;        // uphill flow over the size of the smaller side of the cut, 0 when downhill
+    Row<double> weight_;
+    std::vector<int> order_, count_, side_;
+    std::vector<double> side_p_;
+    std::vector<std::uint64_t> cut_, rest_;
+    std::uint64_t random_ = 0x9e3779b97f4a7c15ull;
+
+    int words() const { return WORDS ? WORDS : words_; }
+    std::uint64_t* set(int v) { return &subtree_[std::size_t(v) * words()]; }
+
+    void price(int v, const Node& x) {
+        const double uphill = as_double(x.flow) * x.uphill;
+        urgency_[v] = (uphill > 0 ? uphill : 0) * weight_[x.size];
+    }
+
+    // min over c of length(r, c) + p[c], over edges that leave r (or enter it)
+    double nearest(int r, bool outward, const double* p) const {
+        if (!net_.sparse) return min_sum(net_.rows(outward)[r], p, stride_);
+        const bool forward = outward || !net_.directed;
+        const auto& start = forward ? net_.start : net_.start_in;
+        const auto& head = forward ? net_.head : net_.head_in;
+        const auto& length = forward ? net_.length : net_.length_in;
+        double best = INF;
+        for (int e = start[r]; e < start[r + 1]; ++e) {
+            const double sum = length[e] + p[head[e]];
+            best = sum < best ? sum : best;
+        }
+        return best;
+    }
+
+    // A feasible tree from scratch: p = 0 is feasible; raise or lower all nodes outside until an edge to them is tight.
+    void grow() {
+        std::vector<double> fall(n_, INF), rise(n_, INF);  // slack of edges tree -> x and x -> tree, before the shift
+        std::vector<int> fall_from(n_, 0), rise_to(n_, 0);
+        std::vector<char> inside(n_, 0);
+        double shift = 0;  // of the nodes outside
+        root_ = 0;
+        node_[0] = {0, 0.0, 0.0, 0, 1};
+        for (int joined = 0;;) {
+            inside[joined] = 1;
+            order_[0] = joined;
+            for (int x = 0; x < n_; ++x) {
+                if (inside[x]) continue;
+                const double leave = net_.out[joined][x] - up_p_[joined], enter = net_.rows(false)[joined][x] + up_p_[joined];
+                if (leave < fall[x]) fall[x] = leave, fall_from[x] = joined;
+                if (enter < rise[x]) rise[x] = enter, rise_to[x] = joined;
+            }
+            int next = -1;
+            bool down = false;
+            double best = INF;
+            for (int x = 0; x < n_; ++x) {
+                if (inside[x]) continue;
+                if (fall[x] + shift < best) best = fall[x] + shift, next = x, down = true;
+                if (rise[x] - shift < best) best = rise[x] - shift, next = x, down = false;
+            }
+            if (next < 0) break;
+            shift += down ? -best : best;
+            const int parent = down ? fall_from[next] : rise_to[next];
+            up_p_[next] = shift;
+            node_[next] = {0, down ? net_.out[parent][next] : net_.out[next][parent], down ? 1.0 : -1.0, parent, 1};
+            joined = next;
+        }
+        for (int v = 0; v < n_; ++v) {
+            for (int a = v;; a = node_[a].parent) {
+                set(a)[v >> 6] |= 1ull << (v & 63);
+                node_[a].size += a != v;
+                if (a == 0) break;
+            }
+        }
+    }
+
+    void load(const Mass* from, const Mass* to, int source, int sink, Mass idle) {
+        std::fill(count_.begin(), count_.end(), 0);
+        for (int v = 0; v < n_; ++v) {
+            node_[v].flow = from[v] - to[v];
+            ++count_[node_[v].size];
+        }
+        node_[source].flow += idle;
+        node_[sink].flow -= idle;
+        int place = 0;  // parents before children: sort by size of the subtree
+        for (int size = n_; size >= 1; --size) {
+            const int c = count_[size];
+            count_[size] = place;
+            place += c;
+        }
+        for (int v = 0; v < n_; ++v) order_[count_[node_[v].size]++] = v;
+        for (int k = n_ - 1; k > 0; --k) {
+            const int v = order_[k];
+            const Node& x = node_[v];
+            node_[x.parent].flow += x.flow;
+            price(v, x);
+        }
+        node_[root_].flow = 0;
+        urgency_[root_] = 0;
+        up_p_[root_] = down_p_[root_] = 0;
+        for (int k = 1; k < n_; ++k) {
+            const int v = order_[k];
+            const Node& x = node_[v];
+            up_p_[v] = up_p_[x.parent] - x.uphill * x.length;
+            down_p_[v] = -up_p_[v];
+        }
+    }
+
+    int any_uphill() {
+        random_ ^= random_ << 13, random_ ^= random_ >> 7, random_ ^= random_ << 17;
+        for (int k = int(random_ % std::uint64_t(n_));; k = k + 1 == n_ ? 0 : k + 1)
+            if (urgency_[k] > 0) return k;
+    }
+
+    double pivot(const int v) {
+        const int words = this->words();
+        const Node top = node_[v];
+        const Mass supply = top.flow;
+        const bool rise = supply > 0;
+        const bool inside = top.size * 2 <= n_;  // search from the inside of the cut, or from the outside
+        const bool outward = inside == rise;
+        std::uint64_t local_cut[WORDS ? WORDS : 1];
+        std::uint64_t* cut = WORDS ? local_cut : cut_.data();
+        double* p = outward ? up_p_.data() : down_p_.data();
+        double* minus_p = outward ? down_p_.data() : up_p_.data();
+
+        int count = 0;
+        {
+            const std::uint64_t *c = set(v), *all = set(root_);
+            for (int w = 0; w < words; ++w) {
+                cut[w] = c[w];
+                for (std::uint64_t rest = inside ? c[w] : all[w] & ~c[w]; rest; rest &= rest - 1) {
+                    const int r = w * 64 + __builtin_ctzll(rest);
+                    side_[count] = r;
+                    side_p_[count++] = p[r];
+                    p[r] = INF;  // edges within the side do not cross the cut
+                }
+            }
+        }
+        int row = -1;
+        double step = INF, reach = INF;
+        for (int k = 0; k < count; ++k) {
+            const double near = nearest(side_[k], outward, p), slack = near - side_p_[k];
+            const bool better = slack < step;
+            step = better ? slack : step;
+            reach = better ? near : reach;
+            row = better ? side_[k] : row;
+        }
+        if (row < 0) {
+            for (int k = 0; k < count; ++k) p[side_[k]] = side_p_[k];
+            return INF;
+        }
+        const Matrix& lengths = net_.rows(outward);
+        const int column = find_sum(lengths[row], p, reach);
+        const double length = lengths[row][column];
+        step = step < 0 ? 0 : step;
+        for (int k = 0; k < count; ++k) {
+            const double moved = side_p_[k] + step;
+            p[side_[k]] = moved;
+            minus_p[side_[k]] = -moved;
+        }
+        const int joint = inside ? row : column, anchor = inside ? column : row;  // new edge: joint in C, anchor outside
+        const double uphill = rise ? -1.0 : 1.0;
+        if (joint == v && anchor == top.parent) {  // the same edge, now in the other direction
+            node_[v].length = length;
+            node_[v].uphill = uphill;
+            urgency_[v] = 0;
+            return step;
+        }
+        // The supply of C leaves the ancestors of v and joins those of the anchor, up to where they meet.
+        const std::uint64_t bit = 1ull << (anchor & 63);
+        int a = top.parent;
+        for (;;) {
+            std::uint64_t* s = set(a);
+            if (s[anchor >> 6] & bit) break;
+            Node& x = node_[a];
+            for (int w = 0; w < words; ++w) s[w] &= ~cut[w];
+            x.flow -= supply;
+            x.size -= top.size;
+            price(a, x);
+            a = x.parent;
+        }
+        for (int b = anchor; b != a;) {
+            std::uint64_t* s = set(b);
+            Node& x = node_[b];
+            for (int w = 0; w < words; ++w) s[w] |= cut[w];
+            x.flow += supply;
+            x.size += top.size;
+            price(b, x);
+            b = x.parent;
+        }
+        // Turn the path from the joint up to v upside down.
+        Node below = node_[joint];
+        std::uint64_t local_rest[WORDS ? WORDS : 1];
+        std::uint64_t* rest = WORDS ? local_rest : rest_.data();
+        std::uint64_t* s = set(joint);
+        for (int w = 0; w < words; ++w) rest[w] = s[w], s[w] = cut[w];
+        for (int b = joint; b != v;) {
+            const int above = below.parent;
+            const Node old = node_[above];
+            s = set(above);
+            for (int w = 0; w < words; ++w) {
+                const std::uint64_t before = s[w];
+                s[w] = cut[w] & ~rest[w];
+                rest[w] = before;
+            }
+            node_[above] = {supply - below.flow, below.length, -below.uphill, b, top.size - below.size};
+            price(above, node_[above]);
+            b = above;
+            below = old;
+        }
+        node_[joint] = {supply, length, uphill, anchor, top.size};
+        urgency_[joint] = 0;
+        return step;
+    }
+};
+
+}  // namespace geoattn::GEOATTN_ISA
