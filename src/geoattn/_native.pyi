@@ -1,0 +1,48 @@
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Doubles = NDArray[np.float64]
+
+def instruction_set() -> str: ...
+def solve(
+    lengths: Doubles,
+    measures: Doubles,
+    pairs: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    w1: Doubles,
+    denominator: Doubles,
+    distance: Doubles,
+    gap: Doubles,
+    status: NDArray[np.uint8],
+    trees: NDArray[np.int32] | None = None,
+    potentials: Doubles | None = None,
+    *,
+    directed: bool,
+    per_length: bool,
+    floor: float,
+    idle: float,
+    threads: int,
+    progress: Callable[[int], Any] | None = None,
+) -> None: ...
+def pull_back(
+    lengths: Doubles,
+    measures: Doubles,
+    pairs: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    w1: Doubles,
+    denominator: Doubles,
+    status: NDArray[np.uint8],
+    trees: NDArray[np.int32],
+    upstream: Doubles,
+    to_lengths: Doubles,
+    to_measures: Doubles,
+    *,
+    directed: bool,
+    per_length: bool,
+    idle: float,
+    threads: int,
+) -> None: ...
+def shortest_paths(distances: Doubles, *, directed: bool, threads: int) -> None: ...

@@ -1,0 +1,1 @@
+"""Curvature of metric graphs with measures: exact, sampled, bounded, differentiable."""

@@ -1,0 +1,195 @@
+"""Ollivier-Ricci curvature of attention, exact."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Int
+
+from geoattn import _native
+from geoattn._version import __version__
+from geoattn.curvature.complete import all_hops_one, total_variation
+from geoattn.curvature.result import Curvature
+from geoattn.curvature.transport import Status, Transport, pairs_of, solve_pairs
+from geoattn.errors import DegenerateCurvatureWarning, GeoattnError
+from geoattn.graph.build import Graphs, build_graphs
+from geoattn.graph.convention import Convention
+from geoattn.graph.inputs import Weights, read_weights
+from geoattn.graph.shortest_paths import default_threads
+
+__all__ = ["choose_pairs", "chunks", "ollivier_ricci"]
+
+_CHUNK_BYTES = 32 << 20  # float64 attention of the graphs that are in work at once; a few copies of it exist
+
+
+def ollivier_ricci(
+    attention: Any,
+    convention: str | Convention = "markov",
+    *,
+    edges: Literal["all"] | int = "all",
+    mask: Any = None,
+    threads: int | None = None,
+    seed: int = 0,
+    progress: Callable[[int, int], object] | None = None,
+) -> Curvature:
+    r"""Ollivier-Ricci curvature of each edge of each attention graph.
+
+    .. math:: \kappa(x, y) = 1 - W_1(m_x, m_y) / D(x, y)
+
+    :math:`W_1` is the optimal transport distance for the shortest-path metric d, :math:`m_x` the measure at token x, D
+    the distance; the convention fixes lengths, measures and D. kappa <= 1; it is positive where the neighbourhoods of
+    two tokens are closer than the tokens, negative at bottlenecks.
+
+    Parameters
+    ----------
+    attention
+        (..., n, n), NumPy or torch, any float dtype and device; solved on the CPU in float64. Rows sum to one. For a
+        convention whose measure is not ``markov``: any non-negative weights, or a networkx graph.
+    convention
+        ``markov``, ``hop``, ``grc-0.5``, ``grc-0.6``, or a `Convention`.
+    edges
+        ``"all"``, or how many edges to draw from each graph, without replacement, by ``seed``.
+    mask
+        (..., n) bool, True for a real token; leading axes match those of the attention. Padding is not in the graph.
+    threads
+        Default: all that the process may use. The values do not depend on it.
+    progress
+        Called with (edges done, edges in all) about ten times a second.
+
+    Returns
+    -------
+    Curvature
+        NumPy arrays, each value with its relative duality gap. NaN where there is no value, with a status that says why.
+
+    Notes
+    -----
+    Exact: a dual network simplex on integer masses, warm-started from pair to pair; a pair costs O(n^2) in practice,
+    all edges of a complete graph O(n^4). Reference: Ollivier, Ricci curvature of Markov chains on metric spaces, 2009.
+
+    Examples
+    --------
+    >>> import numpy as np, geoattn as ga
+    >>> result = ga.ollivier_ricci(np.array([[0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.1, 0.2, 0.7]]), "hop")
+    >>> result.kappa.round(3)
+    array([[nan, 0.6, 0.4],
+           [0.6, nan, 0.6],
+           [0.4, 0.6, nan]])
+    >>> result.max_gap < 1e-12
+    True
+    """
+    convention = Convention.of(convention)
+    sample = _read_edges(edges)
+    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+        raise GeoattnError(f"threads must be a positive number or None; got {threads!r}.")
+    weights = read_weights(attention, convention, mask)
+    parts: list[tuple[int, np.ndarray, Transport]] = []
+    total, finished, edge_count = _estimate(weights, sample), 0, 0
+    for first, graphs in chunks(weights):
+        pairs, offsets, available = choose_pairs(graphs, sample, seed, first)
+        report = None if progress is None else (lambda done, base=finished: progress(base + done, total))
+        solved = _solve(graphs, pairs, offsets, threads, report)
+        finished += len(pairs)
+        edge_count += available
+        parts.append((first, np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)) + first, solved))
+        if progress is not None:
+            progress(finished, max(total, finished))
+    settings = {
+        "edges": edges, "seed": seed, "threads": threads or default_threads(), "dtype": weights.dtype,
+        "geoattn": __version__, "numpy": np.__version__, "instruction_set": _native.instruction_set(),
+    }  # fmt: skip
+    result = _assemble(parts, weights, convention, dense=sample is None, edge_count=edge_count, settings=settings)
+    if result.degenerate:
+        warnings.warn(
+            f"convention '{convention.name}': {result.degenerate}. Compare with another convention before you read"
+            " anything into these values.",
+            DegenerateCurvatureWarning,
+            stacklevel=2,
+        )
+    return result
+
+
+def chunks(weights: Weights) -> Any:
+    """(index of the first graph, graphs) in pieces that keep memory small."""
+    per_graph = weights.n**2 * 8
+    heads = weights.flat.shape[0] // max(1, int(np.prod(weights.shape, dtype=int)))
+    group = heads if weights.convention.heads == "mean" else 1
+    step = max(1, _CHUNK_BYTES // (per_graph * group)) * group
+    for start in range(0, weights.flat.shape[0], step):
+        yield start // group, build_graphs(weights.chunk(start, start + step), weights.convention)
+
+
+def choose_pairs(
+    graphs: Graphs, sample: int | None, seed: int, first: int
+) -> tuple[Int[np.ndarray, "e 2"], Int[np.ndarray, " g1"], int]:
+    """All edges, or `sample` of each graph: the draw depends on the seed and the place of the graph alone."""
+    chosen = graphs.edges
+    available = int(chosen.sum())
+    if sample is not None:
+        for g in range(len(chosen)):
+            places = np.flatnonzero(chosen[g])
+            if len(places) > sample:
+                keep = np.random.default_rng([seed, first + g]).choice(places, sample, replace=False)
+                chosen[g] = False
+                chosen[g].ravel()[keep] = True
+    return *pairs_of(chosen), available
+
+
+def _read_edges(edges: Any) -> int | None:
+    if edges == "all" and isinstance(edges, str):
+        return None
+    if isinstance(edges, bool) or not isinstance(edges, (int, np.integer)) or edges < 1:
+        raise GeoattnError(f"edges must be 'all' or a positive number of edges per graph; got {edges!r}.")
+    return int(edges)
+
+
+def _estimate(weights: Weights, sample: int | None) -> int:
+    """How many edges there will be, from the number of real tokens: for progress bars only."""
+    real = weights.valid.sum(axis=1)
+    most = real * (real - 1) // (1 if weights.convention.directed else 2)
+    return int(np.minimum(most, sample if sample is not None else most).sum())
+
+
+def _solve(
+    graphs: Graphs, pairs: np.ndarray, offsets: np.ndarray, threads: int | None, report: Callable[[int], object] | None
+) -> Transport:
+    if not all_hops_one(graphs):
+        return solve_pairs(graphs, pairs, offsets, threads=threads, progress=report)
+    w1 = total_variation(graphs.measures, pairs, offsets)
+    one = np.ones(len(pairs))
+    return Transport(pairs, offsets, w1, one, one, np.zeros(len(pairs)), np.zeros(len(pairs), np.uint8), None, None, 0.0)
+
+
+def _assemble(
+    parts: list[tuple[int, np.ndarray, Transport]],
+    weights: Weights,
+    convention: Convention,
+    *,
+    dense: bool,
+    edge_count: int,
+    settings: dict[str, Any],
+) -> Curvature:
+    n, shape = weights.n, (*weights.shape, weights.n, weights.n)
+    columns = {"kappa": "kappa", "w1": "net_w1", "distance": "distance", "gap": "gap", "status": "status"}
+    if not dense:
+        graph = np.concatenate([g for _, g, _ in parts])
+        pairs = np.concatenate([t.pairs for *_, t in parts])
+        place = np.stack(np.unravel_index(graph, weights.shape), axis=1) if weights.shape else np.zeros((len(pairs), 0), int)
+        arrays = {name: np.concatenate([getattr(t, source) for *_, t in parts]) for name, source in columns.items()}
+        index = np.concatenate([place, pairs], axis=1).astype(np.int64)
+        return Curvature(**arrays, convention=convention, shape=shape, index=index, edges=edge_count, settings=settings)
+    count = int(np.prod(weights.shape, dtype=int))
+    arrays = {name: np.full((count, n, n), np.nan) for name in columns if name != "status"}
+    valid = weights.valid.reshape(count, -1, n)[:, 0]
+    arrays["status"] = np.where(valid[:, :, None] & valid[:, None, :], np.uint8(Status.NO_EDGE), np.uint8(Status.MISSING_TOKEN))
+    for _, graph, solved in parts:
+        x, y = solved.pairs.T
+        for name, source in columns.items():
+            values = getattr(solved, source)
+            arrays[name][graph, x, y] = values
+            if not convention.directed:
+                arrays[name][graph, y, x] = values
+    arrays = {name: array.reshape(shape) for name, array in arrays.items()}
+    return Curvature(**arrays, convention=convention, shape=shape, edges=edge_count, settings=settings)

@@ -1,0 +1,209 @@
+"""The result of a curvature computation: values, certificate, convention, versions."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float, Int, UInt8
+
+from geoattn._version import __version__
+from geoattn.curvature.transport import Status
+from geoattn.errors import GeoattnError
+from geoattn.graph.convention import Convention
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Curvature", "distance_to_one", "write_atomically"]
+
+_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+_FIELDS = ("kappa", "w1", "distance", "gap", "status")
+# A distribution narrower than this is the convention's, not the attention's.
+_DEGENERATE_SPREAD = 0.01
+
+
+def distance_to_one(values: Float[np.ndarray, " e"]) -> float:
+    """W1 between the distribution of the values and a point mass at 1: the mean of 1 - kappa."""
+    return float(np.mean(np.abs(1.0 - values)))
+
+
+@dataclass(frozen=True)
+class Curvature:
+    """Curvature of the edges of one or many graphs.
+
+    With all edges each array has the shape of the attention, (..., n, n), NaN where there is no value; an undirected
+    edge stands in both triangles. Of a sample of edges the arrays are 1-D and ``index`` (e, batch axes + 2) says where
+    each one is. ``gap`` is the relative duality gap of W1, ``status`` a `Status` code per entry.
+    """
+
+    kappa: Float[np.ndarray, "..."]
+    w1: Float[np.ndarray, "..."]
+    distance: Float[np.ndarray, "..."]
+    gap: Float[np.ndarray, "..."]
+    status: UInt8[np.ndarray, "..."]
+    convention: Convention
+    shape: tuple[int, ...]
+    index: Int[np.ndarray, "e k"] | None = None
+    edges: int = 0  # in the graphs, of which a sample may hold only some
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def max_gap(self) -> float:
+        """The largest relative duality gap of any value; 0 when there is none."""
+        return float(np.nanmax(self.gap, initial=0.0))
+
+    def _where(self) -> Int[np.ndarray, "e k"]:
+        """Index of each edge, once: i < j unless directed."""
+        if self.index is not None:
+            return self.index
+        wanted = self.status != Status.NO_EDGE
+        wanted &= self.status != Status.MISSING_TOKEN
+        if not self.convention.directed:
+            n = self.shape[-1]
+            wanted &= np.triu(np.ones((n, n), dtype=bool), 1)
+        return np.argwhere(wanted)
+
+    def _column(self, name: str) -> np.ndarray:
+        array = getattr(self, name)
+        return array if self.index is not None else array[tuple(self._where().T)]
+
+    def values(self) -> Float[np.ndarray, " e"]:
+        """The finite curvatures, each edge once, 1-D."""
+        kappa = self._column("kappa")
+        return kappa[np.isfinite(kappa)]
+
+    @property
+    def degenerate(self) -> str:
+        """Why the distribution says next to nothing about the attention; empty when it does say something."""
+        values, c = self.values(), self.convention
+        if len(values) < 3:
+            return ""
+        floored = float(np.mean(self._column("status") == Status.BELOW_FLOOR))
+        if floored > 0.5:
+            return f"{floored:.0%} of the edges are shorter than {c.floor:g}, where this convention sets curvature to 0"
+        low, high = np.quantile(values, [0.01, 0.99])
+        if high - low >= _DEGENERATE_SPREAD:
+            return ""
+        spread = f"98% of the values lie within {high - low:.2g} of each other, around {np.median(values):.4g}"
+        if c.measure == "exponential":
+            return spread + ": exp(-length^2) is nearly the same for all neighbours, whatever the attention is"
+        if c.measure == "markov" and low > 1 - _DEGENERATE_SPREAD:
+            return spread + ": all rows of attention are nearly equal"
+        return spread
+
+    def summary(self) -> dict[str, Any]:
+        """Mean, extremes, quantiles, share of negative edges, distance to a point mass at 1, and the certificate."""
+        values = self.values()
+        if len(values) == 0:
+            nothing = float("nan")
+            stats: dict[str, Any] = dict.fromkeys(("mean", "std", "min", "max", "negative_share", "distance_to_one"), nothing)
+            stats["quantiles"] = dict.fromkeys(map(str, _QUANTILES), nothing)
+        else:
+            stats = {
+                "mean": float(values.mean()),
+                "std": float(values.std()),
+                "min": float(values.min()),
+                "max": float(values.max()),
+                "negative_share": float(np.mean(values < 0)),
+                "distance_to_one": distance_to_one(values),
+                "quantiles": dict(zip(map(str, _QUANTILES), map(float, np.quantile(values, _QUANTILES)), strict=True)),
+            }
+        codes, counts = np.unique(self._column("status"), return_counts=True)
+        return {
+            **stats,
+            "edges": self.edges,
+            "values": len(values),
+            "status": {Status(int(c)).name.lower(): int(k) for c, k in zip(codes, counts, strict=True)},
+            "degenerate": self.degenerate,
+            "max_gap": self.max_gap,
+            "convention": self.convention.name,
+        }
+
+    def band(self, level: float = 0.95) -> tuple[Float[np.ndarray, " e"], Float[np.ndarray, " e"], Float[np.ndarray, " e"]]:
+        r"""Sorted values with a confidence band for the distribution function of all edges: (x, lower, upper).
+
+        Dvoretzky-Kiefer-Wolfowitz with Massart's constant: F_m(x) +- sqrt(log(2 / (1 - level)) / (2 m)) holds for all x
+        at once with probability at least ``level``; sampling without replacement only makes it safer. For one graph, or
+        for graphs of equal size. With all edges the band has no width.
+        """
+        if not 0 < level < 1:
+            raise GeoattnError(f"level must lie between 0 and 1; got {level!r}.")
+        x = np.sort(self.values())
+        m = len(x)
+        centre = np.arange(1, m + 1) / m
+        half = 0.0 if self.index is None or m >= self.edges else float(np.sqrt(np.log(2 / (1 - level)) / (2 * m)))
+        return x, np.clip(centre - half, 0, 1), np.clip(centre + half, 0, 1)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row per edge: the axes of the batch, i, j, the values and the status in words."""
+        import pandas as pd
+
+        where = self._where()
+        batch = where.shape[1] - 2
+        names = {1: ["graph"], 2: ["layer", "head"], 3: ["layer", "sample", "head"]}.get(
+            batch, [f"axis_{k}" for k in range(batch)]
+        )
+        table = pd.DataFrame(where, columns=pd.Index([*names, "i", "j"]))
+        for name in _FIELDS[:-1]:
+            table[name] = self._column(name)
+        table["status"] = [Status(int(s)).name.lower() for s in self._column("status")]
+        return table
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a compressed .npz with everything in it; a failed write leaves nothing behind."""
+        meta = {
+            "convention": self.convention.as_dict(),
+            "shape": self.shape,
+            "edges": self.edges,
+            "settings": self.settings,
+            "geoattn": __version__,
+        }
+        arrays = {name: getattr(self, name) for name in _FIELDS}
+        if self.index is not None:
+            arrays["index"] = self.index
+        write_atomically(path, lambda file: np.savez_compressed(file, meta=np.array(json.dumps(meta)), **arrays))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Curvature:
+        """Read what `save` wrote. Nothing in the file is executed."""
+        try:
+            with np.load(path, allow_pickle=False) as data:
+                meta = json.loads(str(data["meta"]))
+                arrays = {name: data[name] for name in (*_FIELDS, *(["index"] if "index" in data else []))}
+        except FileNotFoundError:
+            raise GeoattnError(f"no such file: {path}") from None
+        except Exception as error:
+            raise GeoattnError(f"{path} is not a curvature file written by geoattn ({error}).") from None
+        return cls(
+            **arrays, convention=Convention(**meta["convention"]), shape=tuple(meta["shape"]), edges=meta["edges"],
+            settings=meta["settings"],
+        )  # fmt: skip
+
+
+def write_atomically(path: str | os.PathLike[str], write: Any) -> None:
+    """Call ``write(file)`` on a temporary file beside ``path`` and rename it: all or nothing."""
+    target = Path(path)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    except OSError as error:
+        raise GeoattnError(f"cannot write {target}: {error.strerror or error}.") from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, target)
+    except OSError as error:
+        os.unlink(temporary)
+        raise GeoattnError(f"cannot write {target}: {error.strerror or error}. Nothing was left behind.") from None
+    except BaseException:
+        os.unlink(temporary)
+        raise

@@ -1,0 +1,1 @@
+"""From an attention matrix to a metric graph with a measure at each token."""

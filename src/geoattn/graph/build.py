@@ -1,0 +1,52 @@
+"""Attention in, lengths and measures out; and the way back for gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from geoattn.graph.convention import Convention
+from geoattn.graph.lengths import edge_lengths, edge_weights, length_slope, weight_pull_back
+from geoattn.graph.measures import measure_pull_back, node_measures
+
+__all__ = ["Graphs", "build_graphs", "pull_back"]
+
+
+@dataclass(frozen=True)
+class Graphs:
+    """Metric graphs with a measure at each node: all a solver needs to know."""
+
+    lengths: Float[np.ndarray, "g n n"]
+    measures: Float[np.ndarray, "g n n"]
+    weights: Float[np.ndarray, "g n n"]
+    convention: Convention
+
+    @property
+    def edges(self) -> Bool[np.ndarray, "g n n"]:
+        """Edges, each once: i < j, or all ordered pairs of a directed graph."""
+        edge = np.isfinite(self.lengths)
+        return edge if self.convention.directed else np.triu(edge, 1)
+
+
+def build_graphs(attention: Float[np.ndarray, "g n n"], convention: Convention) -> Graphs:
+    """The graphs of checked attention (rows of padded tokens are zero) under a convention. O(n^2) each."""
+    weights = edge_weights(attention, convention)
+    lengths = edge_lengths(weights, convention)
+    return Graphs(lengths, node_measures(attention, lengths, convention), weights, convention)
+
+
+def pull_back(
+    graphs: Graphs,
+    attention: Float[np.ndarray, "g n n"],
+    to_lengths: Float[np.ndarray, "g n n"],
+    to_measures: Float[np.ndarray, "g n n"],
+) -> Float[np.ndarray, "g n n"]:
+    """Gradient of lengths and measures back to the attention that `build_graphs` was given."""
+    convention = graphs.convention
+    to_rows, more = measure_pull_back(to_measures, graphs.lengths, convention)
+    if more is not None:
+        to_lengths = to_lengths + more
+    to_attention = weight_pull_back(to_lengths * length_slope(graphs.weights, convention), attention, convention)
+    return to_attention if to_rows is None else to_attention + to_rows

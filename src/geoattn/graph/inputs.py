@@ -1,0 +1,193 @@
+"""Checks at the door: attention, weights, networkx graphs and masks become float64 arrays, or one clear error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from geoattn.errors import GeoattnError
+from geoattn.graph.convention import Convention
+
+__all__ = ["Weights", "read_weights"]
+
+# How far a row of attention may be from one before it is an error: rounding in its own precision.
+_ROW_TOLERANCE = {"float16": 8 * 2.0**-10, "bfloat16": 8 * 2.0**-7, "float32": 1e-5, "float64": 1e-6}
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Checked weights of many graphs, still in the precision they came in; `chunk` gives them in float64.
+
+    ``flat`` is (g, n, n), ``valid`` is (g, n): True for a real token. ``shape`` is the batch shape in front.
+    """
+
+    flat: Any
+    valid: Bool[np.ndarray, "g n"]
+    shape: tuple[int, ...]
+    dtype: str
+    convention: Convention
+
+    @property
+    def n(self) -> int:
+        """Number of tokens."""
+        return self.flat.shape[-1]
+
+    def chunk(self, start: int, stop: int) -> Float[np.ndarray, "c n n"]:
+        """Graphs start..stop in float64: padding removed, checked, rows of attention summing to one."""
+        values = _to_float64(self.flat[start:stop])
+        valid = self.valid[start:stop]
+        both = valid[:, :, None] & valid[:, None, :]
+        values = np.where(both, values, 0.0)
+        self._check(values, start)
+        if self.convention.heads == "mean" and values.shape[0]:
+            heads = self.flat.shape[0] // int(np.prod(self.shape, dtype=int))
+            values = values.reshape(-1, heads, self.n, self.n).mean(axis=1)
+        if self.convention.measure == "markov":
+            sums = values.sum(axis=-1, keepdims=True)
+            values = values / np.where(sums > 0, sums, 1.0)
+        return values
+
+    def pull_back(
+        self, rows: Float[np.ndarray, "c n n"], to_rows: Float[np.ndarray, "c n n"]
+    ) -> Float[np.ndarray, "g n n"]:
+        """Gradient of what `chunk` returned for all graphs, back to the weights as they came."""
+        raw = np.where(self.valid[:, :, None] & self.valid[:, None, :], _to_float64(self.flat), 0.0)
+        heads = len(raw) // len(rows)
+        if self.convention.measure == "markov":  # through rows / sum(rows)
+            mean = raw.reshape(-1, heads, self.n, self.n).mean(axis=1)
+            sums = mean.sum(axis=-1, keepdims=True)
+            centred = to_rows - (to_rows * rows).sum(axis=-1, keepdims=True)
+            to_rows = centred / np.where(sums > 0, sums, 1.0)
+        gradient = np.repeat(to_rows / heads, heads, axis=0)
+        return np.where(self.valid[:, :, None] & self.valid[:, None, :], gradient, 0.0)
+
+    def _check(self, values: Float[np.ndarray, "c n n"], start: int) -> None:
+        finite = np.isfinite(values)
+        if not finite.all():
+            at = _first(~finite, start, self)
+            raise GeoattnError(
+                f"attention must be finite; got {values[~finite][0]} at {at}. Mask padded tokens with mask=, and look"
+                " for overflow in the model."
+            )
+        if (values < 0).any():
+            raise GeoattnError(
+                f"weights must not be negative; got {values[values < 0][0]:.6g} at {_first(values < 0, start, self)}."
+                " Pass attention after the softmax, not logits."
+            )
+        if self.convention.measure != "markov":
+            return
+        off = np.where(self.valid[start : start + len(values)], np.abs(values.sum(axis=-1) - 1.0), 0.0)
+        limit = _ROW_TOLERANCE[self.dtype]
+        if (off > limit).any():
+            worst = np.unravel_index(int(off.argmax()), off.shape)
+            total = values.sum(axis=-1)[worst]
+            raise GeoattnError(
+                f"rows of attention must sum to one within {limit:.1g} ({self.dtype}) for measure 'markov'; row"
+                f" {worst[1]} of {_where(start + int(worst[0]), self)} sums to {total:.9g}. Normalise with"
+                " attention / attention.sum(-1, keepdims=True), take the weights before dropout, mask padded tokens"
+                " with mask=, or choose a convention for general weights such as 'grc-0.6'."
+            )
+
+
+def read_weights(attention: Any, convention: Convention, mask: Any = None) -> Weights:
+    """Check shape, dtype and mask; values are checked chunk by chunk so that memory stays small."""
+    if _is_networkx(attention):
+        attention = _from_networkx(attention, convention)
+    array = _as_array(attention)
+    if array.ndim < 2 or array.shape[-1] != array.shape[-2]:
+        raise GeoattnError(
+            f"attention must have shape (..., n, n); got {tuple(array.shape)}. Cross-attention between two sequences"
+            " is not a graph on one set of tokens."
+        )
+    n, batch = int(array.shape[-1]), tuple(int(s) for s in array.shape[:-2])
+    if n < 2:
+        raise GeoattnError(f"attention must have at least two tokens; got shape {tuple(array.shape)}.")
+    if 0 in batch:
+        raise GeoattnError(f"attention is empty: shape {tuple(array.shape)} holds no graph.")
+    valid = _read_mask(mask, batch, n)
+    shape = batch
+    if convention.heads == "mean":
+        if not batch:
+            raise GeoattnError("convention with heads='mean' needs an axis of heads: attention of shape (..., h, n, n).")
+        shape = batch[:-1]
+        valid = valid.reshape(*batch, n)
+        if not (valid == valid[..., :1, :]).all():
+            raise GeoattnError("mask differs between heads, which heads='mean' cannot average.")
+        valid = valid.reshape(-1, n)
+    return Weights(array.reshape(-1, n, n), valid, shape, _dtype_name(array), convention)
+
+
+def _read_mask(mask: Any, batch: tuple[int, ...], n: int) -> Bool[np.ndarray, "g n"]:
+    """(..., n) with leading axes that match those of the attention; missing middle axes (heads) are repeated."""
+    if mask is None:
+        return np.ones((int(np.prod(batch, dtype=int)), n), dtype=bool)
+    m = np.asarray(mask.detach().cpu().numpy() if hasattr(mask, "detach") else mask)
+    if m.dtype != bool:
+        if m.dtype.kind not in "iu" or not np.isin(m, (0, 1)).all():
+            raise GeoattnError(f"mask must be boolean (True = a real token) or 0/1 integers; got dtype {m.dtype}.")
+        m = m.astype(bool)
+    if m.ndim < 1 or m.shape[-1] != n or m.ndim - 1 > len(batch):
+        raise GeoattnError(f"mask must have shape (..., {n}) to go with attention {(*batch, n, n)}; got {m.shape}.")
+    lead = m.shape[:-1]
+    spread = m.reshape(*lead, *([1] * (len(batch) - len(lead))), n)
+    try:
+        return np.ascontiguousarray(np.broadcast_to(spread, (*batch, n))).reshape(-1, n)
+    except ValueError:
+        raise GeoattnError(f"mask of shape {m.shape} does not fit attention of shape {(*batch, n, n)}.") from None
+
+
+def _is_networkx(x: Any) -> bool:
+    return hasattr(x, "adj") and hasattr(x, "nodes") and hasattr(x, "is_directed")
+
+
+def _from_networkx(graph: Any, convention: Convention) -> Float[np.ndarray, "n n"]:
+    import networkx as nx
+
+    if graph.is_multigraph():
+        raise GeoattnError("graph must not be a multigraph; merge parallel edges first, e.g. networkx.Graph(graph).")
+    if graph.is_directed() and not convention.directed:
+        raise GeoattnError("graph is directed: use a convention with direction='directed', or graph.to_undirected().")
+    return nx.to_numpy_array(graph, weight="weight", dtype=np.float64)
+
+
+def _as_array(x: Any) -> Any:
+    if hasattr(x, "detach"):  # a torch tensor: kept as it is, converted chunk by chunk
+        if not x.is_floating_point():
+            raise GeoattnError(f"attention must be a floating-point tensor; got {x.dtype}. Convert with .float().")
+        return x.detach()
+    array = np.asarray(x)
+    if array.dtype.kind != "f" and str(array.dtype) != "bfloat16":
+        raise GeoattnError(f"attention must have a floating dtype; got {array.dtype}. Convert with .astype(float).")
+    return array
+
+
+def _dtype_name(array: Any) -> str:
+    name = str(array.dtype).removeprefix("torch.")
+    return name if name in _ROW_TOLERANCE else "float64"
+
+
+def _to_float64(x: Any) -> np.ndarray:
+    if hasattr(x, "detach"):
+        return x.double().cpu().numpy()
+    return np.asarray(x, dtype=np.float64)
+
+
+def _first(bad: np.ndarray, start: int, weights: Weights) -> str:
+    g, i, j = (int(k[0]) for k in np.nonzero(bad))
+    return f"row {i}, column {j} of {_where(start + g, weights)}"
+
+
+def _where(graph: int, weights: Weights) -> str:
+    """Name a graph by its place in the batch: (layer, head) for two axes in front."""
+    heads = weights.flat.shape[0] // max(1, int(np.prod(weights.shape, dtype=int)))
+    shape = (*weights.shape, heads) if weights.convention.heads == "mean" else weights.shape
+    if not shape:
+        return "the graph"
+    place = tuple(int(k) for k in np.unravel_index(graph, shape))
+    names = {1: ("graph",), 2: ("layer", "head"), 3: ("layer", "sample", "head")}.get(len(place))
+    if names is None:
+        return f"graph {place}"
+    return ", ".join(f"{name} {k}" for name, k in zip(names, place, strict=True)) + f" (index {place})"

@@ -1,0 +1,84 @@
+"""Weights to lengths: symmetrisation and the length of an edge, each with its derivative."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+
+from geoattn.errors import GeoattnError
+from geoattn.graph.convention import Convention
+
+__all__ = ["edge_lengths", "edge_weights", "length_slope", "weight_pull_back"]
+
+
+def edge_weights(attention: Float[np.ndarray, "g n n"], convention: Convention) -> Float[np.ndarray, "g n n"]:
+    """S: one weight per pair, 0 where there is no edge; the diagonal is dropped."""
+    a, t = attention, attention.swapaxes(-1, -2)
+    rule = convention.direction
+    if rule == "mean":
+        s = (a + t) / 2
+    elif rule == "max":
+        s = np.maximum(a, t)
+    elif rule == "min":
+        s = np.minimum(a, t)
+    elif rule == "product":
+        s = a * t
+    else:
+        s = a.copy()
+    n = s.shape[-1]
+    s[:, np.arange(n), np.arange(n)] = 0.0
+    return s
+
+
+def weight_pull_back(
+    to_weights: Float[np.ndarray, "g n n"], attention: Float[np.ndarray, "g n n"], convention: Convention
+) -> Float[np.ndarray, "g n n"]:
+    """Gradient of S back to A. At a tie of max or min each of the two gets half."""
+    rule = convention.direction
+    if rule == "directed":
+        return to_weights
+    both = to_weights + to_weights.swapaxes(-1, -2)
+    a, t = attention, attention.swapaxes(-1, -2)
+    if rule == "mean":
+        return both / 2
+    if rule == "product":
+        return both * t
+    chosen = a > t if rule == "max" else a < t
+    return both * np.where(a == t, 0.5, chosen)
+
+
+def edge_lengths(weights: Float[np.ndarray, "g n n"], convention: Convention) -> Float[np.ndarray, "g n n"]:
+    """Length of each edge, infinite where there is none."""
+    edge = weights > 0
+    kind = convention.length
+    with np.errstate(divide="ignore"):
+        if kind == "w":
+            length = weights
+        elif kind == "1/w":
+            length = 1.0 / weights
+        elif kind == "-log w":
+            length = -np.log(weights)
+        elif kind == "1-w":
+            length = 1.0 - weights
+        else:
+            length = np.ones_like(weights)
+    length = np.where(edge, length, np.inf) + 0.0  # + 0.0 turns -0.0 into 0.0
+    if kind in ("-log w", "1-w") and (length < 0).any():
+        # a weight may exceed 1 by the rounding of a row that was normalised
+        if (length < -1e-12).any():
+            raise GeoattnError(
+                f"length '{kind}' needs weights of at most 1; the largest is {weights.max():.6g}. Scale the weights,"
+                " or choose length 'w', '1/w' or 'hop'."
+            )
+        length = np.maximum(length, 0.0)
+    if np.isinf(length[edge]).any():
+        raise GeoattnError(f"length '{kind}' overflows for a weight of {weights[edge].min():.3g}. Scale the weights.")
+    return length
+
+
+def length_slope(weights: Float[np.ndarray, "g n n"], convention: Convention) -> Float[np.ndarray, "g n n"]:
+    """Derivative of the length by the weight, 0 where there is no edge."""
+    edge = weights > 0
+    safe = np.where(edge, weights, 1.0)
+    slope = {"w": 1.0, "1/w": -1.0 / safe**2, "-log w": -1.0 / safe, "1-w": -1.0, "hop": 0.0}[convention.length]
+    return np.where(edge, slope, 0.0)

@@ -1,0 +1,62 @@
+"""The probability measure at each token, with its derivative."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+
+from geoattn.graph.convention import Convention
+
+__all__ = ["measure_pull_back", "node_measures"]
+
+# GraphRicciCurvature spreads the mass evenly when all neighbours are so far that their weights sum to less than this.
+_EXPONENTIAL_FLOOR = 1e-7
+
+
+def node_measures(
+    attention: Float[np.ndarray, "g n n"], lengths: Float[np.ndarray, "g n n"], convention: Convention
+) -> Float[np.ndarray, "g n n"]:
+    """m_x in row x: alpha on x, the rest by the rule of the convention. A token with no neighbour keeps all."""
+    alpha = convention.laziness
+    n = lengths.shape[-1]
+    if convention.measure == "markov":
+        share = attention
+    else:
+        share = _neighbour_shares(lengths, convention)[0]
+    measures = (1 - alpha) * share
+    alone = share.sum(axis=-1) == 0
+    diagonal = np.arange(n)
+    measures[:, diagonal, diagonal] += np.where(alone, 1.0, alpha)
+    return measures
+
+
+def _neighbour_shares(
+    lengths: Float[np.ndarray, "g n n"], convention: Convention
+) -> tuple[Float[np.ndarray, "g n n"], Float[np.ndarray, "g n 1"]]:
+    """Shares over the neighbours, and 1 / the sum they were divided by (0 where they do not depend on lengths)."""
+    edge = np.isfinite(lengths)
+    degree = edge.sum(axis=-1, keepdims=True)
+    even = edge / np.maximum(degree, 1)
+    if convention.measure == "uniform":
+        return even, np.zeros(degree.shape)
+    decay = np.exp(-(lengths**convention.exponent))
+    total = decay.sum(axis=-1, keepdims=True)
+    far = total <= _EXPONENTIAL_FLOOR
+    return np.where(far, even, decay / np.where(far, 1.0, total)), np.where(far, 0.0, 1.0 / np.where(far, 1.0, total))
+
+
+def measure_pull_back(
+    to_measures: Float[np.ndarray, "g n n"], lengths: Float[np.ndarray, "g n n"], convention: Convention
+) -> tuple[Float[np.ndarray, "g n n"] | None, Float[np.ndarray, "g n n"] | None]:
+    """Gradients to the attention rows and to the lengths; None for the one the measure does not depend on."""
+    scale = 1 - convention.laziness
+    if convention.measure == "markov":
+        return scale * to_measures, None
+    if convention.measure == "uniform":
+        return None, None
+    share, inverse_total = _neighbour_shares(lengths, convention)
+    finite = np.where(np.isfinite(lengths), lengths, 0.0)
+    centred = to_measures - (to_measures * share).sum(axis=-1, keepdims=True)
+    power = convention.exponent
+    to_lengths = -scale * centred * share * power * finite ** (power - 1)
+    return None, np.where(inverse_total > 0, to_lengths, 0.0)
