@@ -1,4 +1,4 @@
-// The four vector operations that the solver spends its time in, over rows padded to a multiple of four doubles.
+// The vector operations that the solver spends its time in, over rows padded to a multiple of eight.
 // AVX2 by hand where the compiler targets it, plain loops elsewhere; both give the same bits.
 #pragma once
 #include <cstddef>
@@ -25,7 +25,7 @@ template <class T> struct AlignedAllocator {
 };
 template <class T> using Row = std::vector<T, AlignedAllocator<T>>;
 
-inline int padded(int n) { return (n + 3) / 4 * 4; }
+inline int padded(int n) { return (n + 7) / 8 * 8; }
 
 #if defined(__AVX2__)
 
@@ -34,29 +34,69 @@ inline double lowest(__m256d x) {
     return _mm_cvtsd_f64(_mm_min_sd(pair, _mm_unpackhi_pd(pair, pair)));
 }
 
-// min over k of a[k] + b[k]
-inline double min_sum(const double* a, const double* b, int n) {
-    const __m256d top = _mm256_set1_pd(INF);
-    __m256d m0 = top, m1 = top, m2 = top, m3 = top;
-    int k = 0;
-    for (; k + 16 <= n; k += 16) {
-        m0 = _mm256_min_pd(_mm256_add_pd(_mm256_load_pd(a + k), _mm256_load_pd(b + k)), m0);
-        m1 = _mm256_min_pd(_mm256_add_pd(_mm256_load_pd(a + k + 4), _mm256_load_pd(b + k + 4)), m1);
-        m2 = _mm256_min_pd(_mm256_add_pd(_mm256_load_pd(a + k + 8), _mm256_load_pd(b + k + 8)), m2);
-        m3 = _mm256_min_pd(_mm256_add_pd(_mm256_load_pd(a + k + 12), _mm256_load_pd(b + k + 12)), m3);
-    }
-    for (; k < n; k += 4) m0 = _mm256_min_pd(_mm256_add_pd(_mm256_load_pd(a + k), _mm256_load_pd(b + k)), m0);
-    return lowest(_mm256_min_pd(_mm256_min_pd(m0, m1), _mm256_min_pd(m2, m3)));
+inline float lowest(__m256 x) {
+    __m128 four = _mm_min_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    four = _mm_min_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_min_ss(four, _mm_shuffle_ps(four, four, 1)));
 }
 
-// first k with a[k] + b[k] == value; it must exist
-inline int find_sum(const double* a, const double* b, double value) {
-    const __m256d target = _mm256_set1_pd(value);
-    for (int k = 0;; k += 4) {
-        const __m256d sum = _mm256_add_pd(_mm256_load_pd(a + k), _mm256_load_pd(b + k));
-        const int hit = _mm256_movemask_pd(_mm256_cmp_pd(sum, target, _CMP_EQ_OQ));
-        if (hit) return k + __builtin_ctz(hit);
+// The search across a cut, in float: for all columns k, reach[k] = min over the given rows r of
+// (lengths(r, k) - own[r]) + sign * p[k], infinite for the columns in `side`; returns the smallest. Columns outside, rows
+// inside: no reduction per row, and half the memory traffic of double, which is what bounds it.
+inline float search_cut(const float* lengths, int stride, const int* rows, const float* own, int count, const float* p,
+                        float sign, const std::uint64_t* side, float* reach) {
+    const __m256 top = _mm256_set1_ps(std::numeric_limits<float>::infinity()), s = _mm256_set1_ps(sign);
+    const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    __m256 low = top;
+    auto finish = [&](__m256 best, int k) {
+        const __m256i bits = _mm256_and_si256(_mm256_set1_epi32(int(side[k >> 6] >> (k & 63) & 255)), lane);
+        const __m256 in_side = _mm256_castsi256_ps(_mm256_cmpeq_epi32(bits, lane));
+        best = _mm256_blendv_ps(_mm256_add_ps(best, _mm256_mul_ps(s, _mm256_load_ps(p + k))), top, in_side);
+        _mm256_store_ps(reach + k, best);
+        low = _mm256_min_ps(low, best);
+    };
+    int k = 0;
+    for (; k + 64 <= stride; k += 64) {
+        __m256 m0 = top, m1 = top, m2 = top, m3 = top, m4 = top, m5 = top, m6 = top, m7 = top;
+        for (int r = 0; r < count; ++r) {
+            const float* row = lengths + std::size_t(rows[r]) * stride + k;
+            const __m256 b = _mm256_set1_ps(own[r]);
+            m0 = _mm256_min_ps(_mm256_sub_ps(_mm256_load_ps(row), b), m0);
+            m1 = _mm256_min_ps(_mm256_sub_ps(_mm256_load_ps(row + 8), b), m1);
+            m2 = _mm256_min_ps(_mm256_sub_ps(_mm256_load_ps(row + 16), b), m2);
+            m3 = _mm256_min_ps(_mm256_sub_ps(_mm256_load_ps(row + 24), b), m3);
+            m4 = _mm256_min_ps(_mm256_sub_ps(_mm256_load_ps(row + 32), b), m4);
+            m5 = _mm256_min_ps(_mm256_sub_ps(_mm256_load_ps(row + 40), b), m5);
+            m6 = _mm256_min_ps(_mm256_sub_ps(_mm256_load_ps(row + 48), b), m6);
+            m7 = _mm256_min_ps(_mm256_sub_ps(_mm256_load_ps(row + 56), b), m7);
+        }
+        finish(m0, k), finish(m1, k + 8), finish(m2, k + 16), finish(m3, k + 24);
+        finish(m4, k + 32), finish(m5, k + 40), finish(m6, k + 48), finish(m7, k + 56);
     }
+    for (; k < stride; k += 8) {
+        __m256 m0 = top;
+        for (int r = 0; r < count; ++r)
+            m0 = _mm256_min_ps(_mm256_sub_ps(_mm256_load_ps(lengths + std::size_t(rows[r]) * stride + k), _mm256_set1_ps(own[r])), m0);
+        finish(m0, k);
+    }
+    return lowest(low);
+}
+
+// positions of the entries that are at most `limit`, at most `most` of them; returns how many there are
+inline int at_most(const float* x, int n, float limit, int* where, int most) {
+    const __m256 bound = _mm256_set1_ps(limit);
+    int found = 0;
+    for (int k = 0; k < n; k += 8)
+        for (int hits = _mm256_movemask_ps(_mm256_cmp_ps(_mm256_load_ps(x + k), bound, _CMP_LE_OQ)); hits; hits &= hits - 1, ++found)
+            if (found < most) where[found] = k + __builtin_ctz(hits);
+    return found;
+}
+
+// min over k of a[k] + b[k]
+inline double min_sum(const double* a, const double* b, int n) {
+    __m256d low = _mm256_set1_pd(INF);
+    for (int k = 0; k < n; k += 4) low = _mm256_min_pd(_mm256_add_pd(_mm256_load_pd(a + k), _mm256_load_pd(b + k)), low);
+    return lowest(low);
 }
 
 // first position of the largest positive entry, -1 when there is none
@@ -88,22 +128,36 @@ inline void relax(double* row, double base, const double* through, int n) {
 
 #else
 
-inline double min_sum(const double* a, const double* b, int n) {
-    double best[4] = {INF, INF, INF, INF};
-    for (int k = 0; k < n; k += 4)
-        for (int l = 0; l < 4; ++l) {
-            const double sum = a[k + l] + b[k + l];
-            best[l] = sum < best[l] ? sum : best[l];
+inline float search_cut(const float* lengths, int stride, const int* rows, const float* own, int count, const float* p,
+                        float sign, const std::uint64_t* side, float* reach) {
+    const float top = std::numeric_limits<float>::infinity();
+    float low = top;
+    for (int k = 0; k < stride; ++k) reach[k] = top;
+    for (int r = 0; r < count; ++r) {
+        const float* row = lengths + std::size_t(rows[r]) * stride;
+        for (int k = 0; k < stride; ++k) {
+            const float gap = row[k] - own[r];
+            reach[k] = gap < reach[k] ? gap : reach[k];
         }
-    double low = best[0];
-    for (int l = 1; l < 4; ++l) low = best[l] < low ? best[l] : low;
+    }
+    for (int k = 0; k < stride; ++k) {
+        reach[k] = side[k >> 6] >> (k & 63) & 1 ? top : reach[k] + sign * p[k];
+        low = reach[k] < low ? reach[k] : low;
+    }
     return low;
 }
 
-inline int find_sum(const double* a, const double* b, double value) {
-    int k = 0;
-    while (a[k] + b[k] != value) ++k;
-    return k;
+inline int at_most(const float* x, int n, float limit, int* where, int most) {
+    int found = 0;
+    for (int k = 0; k < n; ++k)
+        if (x[k] <= limit && found++ < most) where[found - 1] = k;
+    return found;
+}
+
+inline double min_sum(const double* a, const double* b, int n) {
+    double low = INF;
+    for (int k = 0; k < n; ++k) low = a[k] + b[k] < low ? a[k] + b[k] : low;
+    return low;
 }
 
 inline int argmax_positive(const double* x, int n) {

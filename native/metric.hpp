@@ -25,7 +25,7 @@ inline void parallel_for(int threads, int count, const std::function<void(int)>&
     for (auto& member : crew) member.join();
 }
 
-// A square matrix whose rows are padded with infinity to a multiple of four.
+// A square matrix whose rows are padded with infinity.
 struct Matrix {
     int n = 0, stride = 0;
     Row<double> data;
@@ -71,42 +71,24 @@ inline void all_pairs(Matrix& d, bool directed, int threads) {
 // edge that a path over other nodes matches or beats carries no flow that the path cannot carry.
 struct Network {
     int n = 0, stride = 0;
-    bool directed = false, sparse = false;
-    Matrix out, in;  // lengths u -> v and v -> u; infinite: no edge. `in` is empty for an undirected graph
-    // the same rows as lists, for networks with few edges
-    std::vector<int> start;
-    std::vector<int> head;
-    std::vector<double> length;
-    std::vector<int> start_in, head_in;
-    std::vector<double> length_in;
-    std::vector<int> members;  // members[k]: one original node of class k
+    bool directed = false;
+    double reach = 0;  // no potential of a feasible tree differs by more
+    Matrix out, in;    // lengths u -> v and v -> u; infinite: no edge. `in` is empty for an undirected graph
+    Row<float> coarse_out, coarse_in;  // the same, rounded, for the first look of a search
+    std::vector<int> members;          // members[k]: one original node of class k
 
     const Matrix& rows(bool outward) const { return outward || !directed ? out : in; }
+    const Row<float>& coarse(bool outward) const { return outward || !directed ? coarse_out : coarse_in; }
 
-    void finish() {
+    void finish(double diameter) {
         stride = out.stride;
-        if (directed) {
-            in = Matrix(n);
-            for (int u = 0; u < n; ++u)
-                for (int v = 0; v < n; ++v) in[v][u] = out[u][v];
-        }
-        auto list = [&](const Matrix& m, std::vector<int>& s, std::vector<int>& h, std::vector<double>& l) {
-            s.assign(1, 0);
-            for (int u = 0; u < n; ++u) {
-                for (int v = 0; v < n; ++v)
-                    if (m[u][v] < INF) h.push_back(v), l.push_back(m[u][v]);
-                s.push_back(int(h.size()));
-            }
-        };
-        long edges = 0;
+        reach = diameter;
+        coarse_out.assign(out.data.begin(), out.data.end());
+        if (!directed) return;
+        in = Matrix(n);
         for (int u = 0; u < n; ++u)
-            for (int v = 0; v < n; ++v) edges += out[u][v] < INF;
-        // A list entry costs about as much as four entries of a row: measured on 65 to 512 nodes.
-        sparse = edges * 12 < long(n) * n;
-        if (sparse) {
-            list(out, start, head, length);
-            if (directed) list(in, start_in, head_in, length_in);
-        }
+            for (int v = 0; v < n; ++v) in[v][u] = out[u][v];
+        coarse_in.assign(in.data.begin(), in.data.end());
     }
 };
 

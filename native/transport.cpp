@@ -75,7 +75,12 @@ Network build_network(const Prepared& p, const std::vector<int>& nodes, std::vec
             if (edge < INF && (edge > between[a][b] || matched(between[a], back[b], between.stride, edge))) edge = INF;
         }
     });
-    net.finish();
+    double diameter = 0;
+    for (int a = 0; a < net.n; ++a)
+        for (int b = 0; b < net.n; ++b)
+            if (between[a][b] < INF) diameter = std::max(diameter, between[a][b]);
+    // Potentials follow the tree; only where every pair has a way back does the metric bound them.
+    net.finish(directed ? diameter * net.n : diameter);
     return net;
 }
 
@@ -247,12 +252,8 @@ void solve_graph(Job& job, std::int64_t g, int threads) {
         const int k = p.network_of_part[id];
         if (k < 0 || work[k].empty()) continue;
         const Network& net = p.networks[k];
-        double widest = 0;
-        for (int a : net.members)
-            for (int b : net.members)
-                if (p.distances[a][b] < INF) widest = std::max(widest, p.distances[a][b]);
-        // Rounding the masses to 64 bits must not show in kappa.
-        const bool narrow = net.n * 0x1p-62 * (job.idle > 0 ? 8 : 1) * widest <= 2e-12 * shortest[k];
+        // Rounding the masses to 64 bits must not show in kappa: at worst each class is off by a unit, over the diameter.
+        const bool narrow = net.n * 0x1p-62 * (job.idle > 0 ? 8 : 1) * net.reach <= 1e-10 * shortest[k];
         if (narrow) solve_part<std::int64_t>(job, g, p, int(id), work[k], threads);
         else solve_part<Wide>(job, g, p, int(id), work[k], threads);
     }

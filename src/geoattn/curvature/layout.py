@@ -1,0 +1,57 @@
+"""Values of edges in the shape of the attention: dense with NaN, or the sampled ones with their index."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from geoattn.curvature.transport import Status
+from geoattn.errors import GeoattnError
+from geoattn.graph.inputs import Weights
+
+__all__ = ["lay_out", "read_edges"]
+
+
+def read_edges(edges: Any) -> int | None:
+    """None for all edges, or how many to sample from each graph."""
+    if isinstance(edges, str) and edges == "all":
+        return None
+    if isinstance(edges, bool) or not isinstance(edges, (int, np.integer)) or edges < 1:
+        raise GeoattnError(f"edges must be 'all' or a positive number of edges per graph; got {edges!r}.")
+    return int(edges)
+
+
+def lay_out(
+    columns: dict[str, np.ndarray],
+    graph: Int[np.ndarray, " e"],
+    pairs: Int[np.ndarray, "e 2"],
+    weights: Weights,
+    *,
+    dense: bool,
+) -> dict[str, Any]:
+    """The columns in the layout of `Curvature`, with ``shape`` and ``index``, as keywords for a result.
+
+    Dense: (..., n, n), each undirected edge in both triangles; floats are NaN elsewhere, ``status`` says why.
+    Sampled: the columns as they are, and an index (e, batch axes + 2).
+    """
+    n, shape = weights.n, (*weights.shape, weights.n, weights.n)
+    if not dense:
+        place = np.unravel_index(graph, weights.shape) if weights.shape else ()
+        return {**columns, "shape": shape, "index": np.stack([*place, *pairs.T], axis=1).astype(np.int64)}
+    count = int(np.prod(weights.shape, dtype=int))
+    valid = weights.valid.reshape(count, -1, n)[:, 0]
+    both = valid[:, :, None] & valid[:, None, :]
+    arrays: dict[str, Any] = {}
+    for name, values in columns.items():
+        if name == "status":
+            array = np.where(both, np.uint8(Status.NO_EDGE), np.uint8(Status.MISSING_TOKEN))
+        else:
+            array = np.full((count, n, n), np.nan)
+        x, y = pairs.T
+        array[graph, x, y] = values
+        if not weights.convention.directed:
+            array[graph, y, x] = values
+        arrays[name] = array.reshape(shape)
+    return {**arrays, "shape": shape, "index": None}
