@@ -73,6 +73,7 @@ struct Network {
     int n = 0, stride = 0;
     bool directed = false;
     double reach = 0;  // no potential of a feasible tree differs by more
+    Matrix distances;  // between the classes
     Matrix out, in;    // lengths u -> v and v -> u; infinite: no edge. `in` is empty for an undirected graph
     Row<float> coarse_out, coarse_in;  // the same, rounded, for the first look of a search
     std::vector<int> members;          // members[k]: one original node of class k

@@ -1,11 +1,17 @@
 // Graphs and pairs -> transport distances with certificates, and their gradients. Compiled once per instruction set.
+#include <mutex>
+#include <optional>
+
 #include "job.hpp"
 #include "tree.hpp"
 
 namespace geoattn::GEOATTN_ISA {
 namespace {
 
-template <class Mass> constexpr double WHOLE = std::is_same_v<Mass, std::int64_t> ? 0x1p62 : 0x1p110;
+// Units of mass. Two thirds of a sign bit and, for the idle mass, a factor of eight are left free.
+template <class Mass> constexpr double WHOLE = std::is_same_v<Mass, std::int64_t> ? 0x1p62 : 0x1p125;
+// A bound of the error of kappa, relative to max(1, |kappa|), above which a pair is solved again in higher precision.
+constexpr double GOOD_ENOUGH = 1e-11;
 
 // Everything the pairs of one graph share.
 struct Prepared {
@@ -61,7 +67,9 @@ Network build_network(const Prepared& p, const std::vector<int>& nodes, std::vec
     }
     net.n = int(net.members.size());
     net.out = Matrix(net.n);
-    Matrix between(net.n), back(net.n);
+    net.distances = Matrix(net.n);
+    Matrix& between = net.distances;
+    Matrix back(net.n);
     for (int x : nodes)
         for (int y : nodes) {
             const int a = label[x], b = label[y];
@@ -128,23 +136,22 @@ Prepared prepare(const Job& job, std::int64_t g, int threads) {
     return p;
 }
 
-// The measure of a node on the classes of its network, as integers whose sum is exactly `whole`.
+// The measure of a node on the classes of its network, as integers. What rounding leaves over goes to the node itself, so
+// that no mass has to travel for it. Mass outside the network stays where it is: `solve_part` checks that it may.
 template <class Mass>
-bool round_measure(const double* measure, const Prepared& p, int part, int n, double whole, double* sums, Mass* mass, int classes) {
-    std::fill(sums, sums + classes, 0.0);
-    double total = 0;
-    for (int v = 0; v < n; ++v)
-        if (p.part[v] == part) sums[p.label[v]] += measure[v], total += measure[v];
-    if (!(std::fabs(total - 1) < 1e-6)) return false;  // mass where no edge leads
-    Mass left = Mass(whole);
-    int largest = 0;
-    for (int k = 0; k < classes; ++k) {
-        mass[k] = Mass(std::nearbyint(sums[k] / total * whole));
-        left -= mass[k];
-        if (sums[k] > sums[largest]) largest = k;
+void round_measure(const double* measure, const Prepared& p, int part, int node, int n, double whole, Mass* mass) {
+    double outside = 0;
+    Mass inside = 0;
+    for (int v = 0; v < n; ++v) {
+        if (p.part[v] != part) {
+            outside += measure[v];
+        } else {
+            const Mass m = Mass(measure[v] * whole + 0.5);
+            mass[p.label[v]] += m;
+            inside += m;
+        }
     }
-    mass[largest] += left;
-    return true;
+    mass[p.label[node]] += Mass((1.0 - outside) * whole) - inside;
 }
 
 struct Pair {
@@ -152,84 +159,116 @@ struct Pair {
     int x, y;  // classes, for the order
 };
 
-template <class Mass, int WORDS>
+// The measures of all nodes that the pairs name, rounded to units of one kind of mass.
+template <class Mass> struct Masses {
+    double whole;
+    Mass idle;
+    int classes;
+    std::vector<Mass> data;
+
+    Masses(const Job& job, std::int64_t g, const Prepared& p, int part, const std::vector<int>& named, int classes)
+        : whole(job.idle > 0 ? WHOLE<Mass> / 8 : WHOLE<Mass>), idle(Mass(job.idle * whole)), classes(classes),
+          data(named.size() * std::size_t(classes), 0) {
+        const double* measures = job.measures + g * std::size_t(job.n) * job.n;
+        for (std::size_t k = 0; k < named.size(); ++k)
+            round_measure(measures + std::size_t(named[k]) * job.n, p, part, named[k], job.n, whole, &data[k * classes]);
+    }
+    const Mass* operator[](int slot) const { return &data[std::size_t(slot) * classes]; }
+};
+
+struct Answer {
+    Outcome outcome;
+    double w1 = NAN, excess = NAN;  // excess: a bound of w1 - optimum
+};
+
+template <class Tree, class Mass>
+Answer answer(Tree& tree, const Network& net, const Masses<Mass>& masses, int from, int to, int source, int sink, double idle,
+              const std::atomic<bool>& stop) {
+    const Mass *m = masses[from], *l = masses[to];
+    tree.reroot(source);
+    Answer result{tree.solve(m, l, source, sink, masses.idle, stop)};
+    if (result.outcome != Outcome::optimal) return result;
+    double moved = idle * masses.whole;
+    for (int v = 0; v < net.n; ++v) moved += std::max(0.0, as_double(m[v] - l[v]));
+    result.w1 = tree.cost() / masses.whole;
+    // Rounding may have put each class off by a unit, over the diameter at worst.
+    result.excess = (tree.excess(moved) + net.n * net.reach) / masses.whole;
+    return result;
+}
+
+template <int WORDS>
 void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, std::vector<Pair>& pairs, int threads) {
     const Network& net = p.networks[p.network_of_part[id]];
-    const int n = job.n, classes = net.n;
+    const int n = job.n;
     const double* measures = job.measures + g * std::size_t(n) * n;
-    const double whole = job.idle > 0 ? WHOLE<Mass> / 8 : WHOLE<Mass>;
-    const Mass idle = Mass(job.idle * whole);
-
-    // each node's measure once; only nodes that some pair names
-    std::vector<int> slot(n, -1);
-    std::vector<int> named;
+    std::vector<int> slot(n, -1), named;
     for (const Pair& q : pairs)
         for (int x : {job.pairs[2 * q.edge], job.pairs[2 * q.edge + 1]})
             if (slot[x] < 0) slot[x] = int(named.size()), named.push_back(x);
-    std::vector<Mass> mass(named.size() * std::size_t(classes));
-    std::vector<char> whole_here(named.size());
-    std::vector<double> sums(classes);
-    for (std::size_t k = 0; k < named.size(); ++k)
-        whole_here[k] = round_measure(measures + std::size_t(named[k]) * n, p, id, n, whole, sums.data(), &mass[k * classes], classes);
+    const Masses<std::int64_t> masses(job, g, p, id, named, net.n);
+    std::optional<Masses<Wide>> wide_masses;
+    std::once_flag made;
+    bool leaves = false;  // whether any measure has mass outside the network
+    for (int x : named)
+        for (int v = 0; v < n; ++v) leaves |= p.part[v] != id && measures[std::size_t(x) * n + v] > 0;
 
     // Neighbouring pairs share a measure: rows forth and back.
     std::sort(pairs.begin(), pairs.end(), [](const Pair& a, const Pair& b) {
         if (a.x != b.x) return a.x < b.x;
         return a.x % 2 ? a.y > b.y : a.y < b.y;
     });
-    const std::size_t chunk = threads == 1 ? pairs.size() : std::max<std::size_t>(1, (pairs.size() + 8 * threads - 1) / (8 * threads));
-    const int chunks = int((pairs.size() + chunk - 1) / chunk);
-    parallel_for(threads, chunks, [&](int c) {
-        Tree<Mass, WORDS> tree(net);
+    const std::size_t chunk = 512;  // fixed: where a warm start begins must not depend on the threads
+    parallel_for(threads, int((pairs.size() + chunk - 1) / chunk), [&](int c) {
+        Tree<std::int64_t, WORDS, double> tree(net);
+        std::optional<Tree<Wide, WORDS, Quad>> exact_tree;
+        auto record = [&](const auto& t, std::int64_t e) {
+            if (job.potentials)
+                for (int v = 0; v < n; ++v) job.potentials[e * n + v] = p.part[v] == id ? t.potential(p.label[v]) : NAN;
+            if (!job.trees) return;
+            std::int32_t* row = job.trees + e * n;
+            std::fill(row, row + n, -1);
+            for (int v = 0; v < net.n; ++v) row[net.members[v]] = net.members[t.parent(v)] * 2 + t.falls(v);
+        };
         for (std::size_t k = c * chunk; k < std::min(pairs.size(), (c + 1) * chunk); ++k) {
             if (job.stop.load(std::memory_order_relaxed)) return;
             const std::int64_t e = pairs[k].edge;
             const int x = job.pairs[2 * e], y = job.pairs[2 * e + 1];
             job.done.fetch_add(1, std::memory_order_relaxed);
-            if (!whole_here[slot[x]] || !whole_here[slot[y]]) {
+            bool stays = true;
+            for (int v = 0; leaves && v < n; ++v)
+                stays &= p.part[v] == id || measures[std::size_t(x) * n + v] == measures[std::size_t(y) * n + v];
+            if (!stays) {
                 job.status[e] = std::uint8_t(Status::unreachable);
                 continue;
             }
-            const Mass *from = &mass[slot[x] * std::size_t(classes)], *to = &mass[slot[y] * std::size_t(classes)];
-            tree.reroot(p.label[x]);
-            const Outcome outcome = tree.solve(from, to, p.label[x], p.label[y], idle, job.stop);
-            if (outcome != Outcome::optimal) {
-                job.status[e] = std::uint8_t(outcome == Outcome::unbounded ? Status::unreachable : Status::stalled);
+            auto ask = [&](auto& t, const auto& m) {
+                return answer(t, net, m, slot[x], slot[y], p.label[x], p.label[y], job.idle, job.stop);
+            };
+            Answer a = ask(tree, masses);
+            const double good = GOOD_ENOUGH * std::max(job.denominator[e], a.w1);
+            const bool again = a.outcome == Outcome::stalled || (a.outcome == Outcome::optimal && !(a.excess <= good));
+            if (again) {
+                std::call_once(made, [&] { wide_masses.emplace(job, g, p, id, named, net.n); });
+                if (!exact_tree) exact_tree.emplace(net);
+                a = ask(*exact_tree, *wide_masses);
+            }
+            if (a.outcome != Outcome::optimal) {
+                job.status[e] = std::uint8_t(a.outcome == Outcome::unbounded ? Status::unreachable : Status::stalled);
                 continue;
             }
-            double moved = job.idle;
-            for (int v = 0; v < classes; ++v) moved += std::max(0.0, as_double(from[v] - to[v]) / whole);
-            const double cost = tree.cost() / whole;
-            job.w1[e] = cost;
-            job.gap[e] = cost > 0 ? tree.excess(moved * whole) / whole / cost : 0.0;
+            job.w1[e] = a.w1;
+            job.gap[e] = a.w1 > 0 ? a.excess / a.w1 : 0.0;
             job.status[e] = std::uint8_t(Status::solved);
-            if (job.potentials)
-                for (int v = 0; v < n; ++v)
-                    job.potentials[e * n + v] = p.part[v] == id ? tree.potential(p.label[v]) : NAN;
-            if (job.trees) {
-                std::int32_t* row = job.trees + e * n;
-                std::fill(row, row + n, -1);
-                for (int v = 0; v < classes; ++v)
-                    row[net.members[v]] = net.members[tree.parent(v)] * 2 + (tree.potential(v) < tree.potential(tree.parent(v)));
-            }
+            if (again) record(*exact_tree, e);
+            else record(tree, e);
         }
     });
-}
-
-template <class Mass>
-void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, std::vector<Pair>& pairs, int threads) {
-    const int classes = p.networks[p.network_of_part[id]].n;
-    if (classes <= 64) solve_part<Mass, 1>(job, g, p, id, pairs, threads);
-    else if (classes <= 128) solve_part<Mass, 2>(job, g, p, id, pairs, threads);
-    else if (classes <= 256) solve_part<Mass, 4>(job, g, p, id, pairs, threads);
-    else solve_part<Mass, 0>(job, g, p, id, pairs, threads);
 }
 
 void solve_graph(Job& job, std::int64_t g, int threads) {
     if (job.offsets[g] == job.offsets[g + 1]) return;
     const Prepared p = prepare(job, g, threads);
     std::vector<std::vector<Pair>> work(p.networks.size());
-    std::vector<double> shortest(p.networks.size(), INF);
     for (std::int64_t e = job.offsets[g]; e < job.offsets[g + 1]; ++e) {
         const int x = job.pairs[2 * e], y = job.pairs[2 * e + 1];
         const double distance = p.distances[x][y], denominator = job.per_length ? p.lengths[x][y] : distance;
@@ -246,16 +285,15 @@ void solve_graph(Job& job, std::int64_t g, int threads) {
         }
         const int k = p.network_of_part[p.part[x]];
         work[k].push_back({e, p.label[x], p.label[y]});
-        shortest[k] = std::min(shortest[k], denominator);
     }
     for (std::size_t id = 0; id < p.network_of_part.size(); ++id) {
         const int k = p.network_of_part[id];
         if (k < 0 || work[k].empty()) continue;
-        const Network& net = p.networks[k];
-        // Rounding the masses to 64 bits must not show in kappa: at worst each class is off by a unit, over the diameter.
-        const bool narrow = net.n * 0x1p-62 * (job.idle > 0 ? 8 : 1) * net.reach <= 1e-10 * shortest[k];
-        if (narrow) solve_part<std::int64_t>(job, g, p, int(id), work[k], threads);
-        else solve_part<Wide>(job, g, p, int(id), work[k], threads);
+        const int classes = p.networks[k].n;
+        if (classes <= 64) solve_part<1>(job, g, p, int(id), work[k], threads);
+        else if (classes <= 128) solve_part<2>(job, g, p, int(id), work[k], threads);
+        else if (classes <= 256) solve_part<4>(job, g, p, int(id), work[k], threads);
+        else solve_part<0>(job, g, p, int(id), work[k], threads);
     }
 }
 
@@ -278,6 +316,24 @@ void shortest_paths(double* distances, int n, bool directed, int threads) {
     all_pairs(d, directed, threads);
     for (int i = 0; i < n; ++i) std::copy(d[i], d[i] + n, distances + std::size_t(i) * n);
 }
+
+namespace {
+
+// The nodes of the tree's path from x to y, if it runs downhill all the way.
+bool tree_path(const std::int32_t* tree, const std::vector<int>& depth, int x, int y, std::vector<int>& way) {
+    std::vector<int> up{x}, down{y};
+    while (up.back() != down.back()) {
+        const bool from_x = depth[up.back()] >= depth[down.back()];
+        std::vector<int>& side = from_x ? up : down;
+        if ((tree[side.back()] & 1) == from_x) return false;  // downhill: towards the parent on x's side, away from it on y's
+        side.push_back(tree[side.back()] / 2);
+    }
+    way = up;
+    way.insert(way.end(), down.rbegin() + 1, down.rend());
+    return true;
+}
+
+}  // namespace
 
 // d kappa = -dW1 / D + W1 dD / D^2. dW1/dlength = |flow|, dW1/dmeasure = potential; dD/dlength = 1 along one shortest
 // path (or on the edge itself). Where the optimum is not unique this is one generalised gradient.
@@ -357,13 +413,21 @@ void pull_back(const Backward& back) {
                 to_lengths[std::size_t(x) * n + y] += per_d;
                 continue;
             }
-            const int goal = net.members[p.label[y]];
-            for (int u = net.members[p.label[x]]; u != goal;) {
-                int next = goal;
+            // The tree's own way from x to y where it is a shortest one: its terms then cancel against those of W1.
+            const int origin = net.members[p.label[x]], goal = net.members[p.label[y]];
+            std::vector<int> way{origin};
+            std::vector<char> passed(n, 0);
+            if (tree_path(tree, depth, origin, goal, way) && potential[origin] - potential[goal] >= d[origin][goal] * (1 - 1e-12)) {
+                for (std::size_t k = 0; k + 1 < way.size(); ++k) to_lengths[edge_between(way[k], way[k + 1])] += per_d;
+                continue;
+            }
+            for (int u = origin; u != goal;) {
+                passed[u] = 1;
+                int next = -1;
                 double best = INF;
                 for (int v : net.members) {
-                    const double way = net.out[p.label[u]][p.label[v]] + d[v][goal];
-                    if (d[v][goal] < d[u][goal] && way < best) best = way, next = v;
+                    const double step = net.out[p.label[u]][p.label[v]] + d[v][goal];
+                    if (!passed[v] && (step < best || (step == best && next >= 0 && d[v][goal] < d[next][goal]))) best = step, next = v;
                 }
                 to_lengths[edge_between(u, next)] += per_d;
                 u = next;

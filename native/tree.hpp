@@ -20,17 +20,28 @@ __extension__ typedef __int128 Wide;
 
 inline double as_double(std::int64_t x) { return double(x); }
 inline double as_double(Wide x) {  // the compiler's own conversion is a slow library call
-    return double(std::int64_t(x >> 64)) * 0x1p64 + double(std::uint64_t(x));
+    const bool negative = x < 0;
+    __extension__ typedef unsigned __int128 Unsigned;
+    const Unsigned size = negative ? -Unsigned(x) : Unsigned(x);
+    const double value = double(std::uint64_t(size >> 64)) * 0x1p64 + double(std::uint64_t(size));
+    return negative ? -value : value;
 }
+
+#if defined(__SIZEOF_FLOAT128__)
+__extension__ typedef __float128 Quad;
+#else
+typedef long double Quad;
+#endif
 
 enum class Outcome { optimal, unbounded, stalled, stopped };
 
-template <class Mass, int WORDS>  // WORDS: 64-bit words per subtree set, 0 when only known at run time
-class Tree {
+// WORDS: 64-bit words per subtree set, 0 when only known at run time. Real: the potentials. Double is enough unless short
+// lengths lie far from the root; the caller sees that in the certificate and asks again with Quad.
+template <class Mass, int WORDS, class Real> class Tree {
   public:
     explicit Tree(const Network& network)
         : net_(network), n_(network.n), stride_(network.stride), words_((n_ + 63) / 64), node_(n_),
-          subtree_(std::size_t(n_) * words(), 0), p_(stride_, 0.0), coarse_p_(stride_, 0.0f), reach_(stride_), urgency_(stride_, 0.0),
+          subtree_(std::size_t(n_) * words(), 0), p_(stride_, Real(0)), coarse_p_(stride_, 0.0f), reach_(stride_), urgency_(stride_, 0.0),
           weight_(n_ + 1, 0.0), order_(n_), count_(n_ + 2), side_(n_), side_p_(n_), coarse_side_p_(n_), cut_(words()), rest_(words()) {
         // Prefer large flows and small sides: fewer pivots, cheaper ones. The exponent is the best of 0.5 to 3 measured.
         for (int size = 1; size < n_; ++size) weight_[size] = std::pow(std::min(size, n_ - size), -0.75);
@@ -85,20 +96,30 @@ class Tree {
     }
 
     // Upper bound of cost() - optimum, in the same units, from the potentials alone: what the tree edges lack to be
-    // tight, plus the worst violation of any edge times the length of the longest detour a flow could take.
+    // tight, plus the mass that moves times the worst violation of p(a) - p(b) <= d(a, b).
     double excess(double moved_mass) const {
         double slack = 0, worst = 0;
-        for (int v = 0; v < n_; ++v) {
-            const Node& x = node_[v];
-            const double climb = -x.uphill * (p_[v] - p_[x.parent]);
-            slack += std::fabs(as_double(x.flow)) * std::fabs(x.length - climb);
+        for (const Node& x : node_) {
+            const Real climb = Real(-x.uphill) * (p_[&x - node_.data()] - p_[x.parent]);
+            const double lack = double(Real(x.length) - climb);
+            slack += std::fabs(as_double(x.flow)) * std::fabs(lack);
         }
-        for (int u = 0; u < n_; ++u) worst = std::min(worst, min_sum(net_.out[u], p_.data(), stride_) - p_[u]);
-        return slack - worst * (n_ - 1) * moved_mass;
+        for (int a = 0; a < n_; ++a) {
+            if constexpr (std::is_same_v<Real, double>) {
+                worst = std::min(worst, min_sum(net_.distances[a], p_.data(), stride_) - p_[a]);
+            } else {
+                // The distances are sums rounded to double; the edges are exact, at the price of a factor below.
+                for (int b = 0; b < n_; ++b)
+                    if (net_.out[a][b] < INF) worst = std::min(worst, double(Real(net_.out[a][b]) + p_[b] - p_[a]));
+            }
+        }
+        const int most_hops = std::is_same_v<Real, double> ? 1 : n_ - 1;
+        return slack - worst * most_hops * moved_mass;
     }
 
     int parent(int v) const { return node_[v].parent; }
-    double potential(int v) const { return p_[v]; }
+    bool falls(int v) const { return node_[v].uphill > 0; }  // the potential falls from the parent to v
+    double potential(int v) const { return double(p_[v]); }
 
   private:
     static constexpr int MANY = 8;
@@ -113,12 +134,12 @@ class Tree {
     int n_, stride_, words_, root_ = 0;
     Row<Node> node_;
     Row<std::uint64_t> subtree_;
-    Row<double> p_;
+    Row<Real> p_;
     Row<float> coarse_p_, reach_;
     Row<double> urgency_;  // uphill flow, weighted by the size of the smaller side of the cut; 0 when downhill
     Row<double> weight_;
     std::vector<int> order_, count_, side_;
-    std::vector<double> side_p_;
+    std::vector<Real> side_p_;
     std::vector<float> coarse_side_p_;
     std::vector<std::uint64_t> cut_, rest_;
     std::uint64_t random_ = 0x9e3779b97f4a7c15ull;
@@ -133,7 +154,7 @@ class Tree {
 
     // The least slack of the edges that cross the cut between `side` (listed in side_) and the rest, and where it is. A
     // first look in float leaves a column or two; these are searched exactly. Many ties leave more: then all are.
-    double search(bool outward, const std::uint64_t* side, int count, int& row, int& column) {
+    Real search(bool outward, const std::uint64_t* side, int count, int& row, int& column) {
         const double sign = outward ? 1.0 : -1.0;
         const Matrix& columns_of = net_.rows(!outward);  // transposed: a column lies together in memory
         const float low = search_cut(net_.coarse(outward).data(), stride_, side_.data(), coarse_side_p_.data(), count,
@@ -144,14 +165,14 @@ class Tree {
         int found = at_most(reach_.data(), stride_, limit, columns, MANY);
         const bool all = found > MANY || !(low < INF);
         if (all) found = n_;
-        double best = INF;
+        Real best = INF;
         for (int f = 0; f < found; ++f) {
             const int c = all ? f : columns[f];
             if (side[c >> 6] >> (c & 63) & 1) continue;
             const double* lengths = columns_of[c];
-            const double other = sign * p_[c];
+            const Real other = Real(sign) * p_[c];
             for (int k = 0; k < count; ++k) {
-                const double slack = (lengths[side_[k]] - side_p_[k]) + other;
+                const Real slack = (Real(lengths[side_[k]]) - side_p_[k]) + other;
                 const bool better = slack < best;
                 best = better ? slack : best;
                 row = better ? side_[k] : row;
@@ -163,10 +184,10 @@ class Tree {
 
     // A feasible tree from scratch: p = 0 is feasible; raise or lower all nodes outside until an edge to them is tight.
     void grow() {
-        std::vector<double> fall(n_, INF), rise(n_, INF);  // slack of edges tree -> x and x -> tree, before the shift
+        std::vector<Real> fall(n_, Real(INF)), rise(n_, Real(INF));  // slack of edges tree -> x and x -> tree, before the shift
         std::vector<int> fall_from(n_, 0), rise_to(n_, 0);
         std::vector<char> inside(n_, 0);
-        double shift = 0;  // of the nodes outside
+        Real shift = 0;  // of the nodes outside
         root_ = 0;
         node_[0] = {0, 0.0, 0.0, 0, 1};
         for (int joined = 0;;) {
@@ -174,13 +195,13 @@ class Tree {
             order_[0] = joined;
             for (int x = 0; x < n_; ++x) {
                 if (inside[x]) continue;
-                const double leave = net_.out[joined][x] - p_[joined], enter = net_.rows(false)[joined][x] + p_[joined];
+                const Real leave = Real(net_.out[joined][x]) - p_[joined], enter = Real(net_.rows(false)[joined][x]) + p_[joined];
                 if (leave < fall[x]) fall[x] = leave, fall_from[x] = joined;
                 if (enter < rise[x]) rise[x] = enter, rise_to[x] = joined;
             }
             int next = -1;
             bool down = false;
-            double best = INF;
+            Real best = INF;
             for (int x = 0; x < n_; ++x) {
                 if (inside[x]) continue;
                 if (fall[x] + shift < best) best = fall[x] + shift, next = x, down = true;
@@ -229,7 +250,7 @@ class Tree {
         for (int k = 1; k < n_; ++k) {
             const int v = order_[k];
             const Node& x = node_[v];
-            coarse_p_[v] = float(p_[v] = p_[x.parent] - x.uphill * x.length);
+            coarse_p_[v] = float(p_[v] = p_[x.parent] - Real(x.uphill) * Real(x.length));
         }
     }
 
@@ -257,23 +278,24 @@ class Tree {
             for (std::uint64_t left = side[w]; left; left &= left - 1) {
                 const int r = w * 64 + __builtin_ctzll(left);
                 side_[count] = r;
-                side_p_[count] = sign * p_[r];
-                coarse_side_p_[count++] = float(sign * p_[r]);
+                side_p_[count] = Real(sign) * p_[r];
+                coarse_side_p_[count] = float(side_p_[count]);
+                ++count;
             }
         }
         int row = -1, column = -1;
-        double step = search(outward, side, count, row, column);
-        if (!(step < INF)) return INF;
+        Real step = search(outward, side, count, row, column);
+        if (!(step < Real(INF))) return INF;
         const double length = net_.rows(outward)[row][column];
-        step = step < 0 ? 0 : step;
-        for (int k = 0; k < count; ++k) coarse_p_[side_[k]] = float(p_[side_[k]] += sign * step);
+        step = step < 0 ? Real(0) : step;
+        for (int k = 0; k < count; ++k) coarse_p_[side_[k]] = float(p_[side_[k]] += Real(sign) * step);
         const int joint = inside ? row : column, anchor = inside ? column : row;  // new edge: joint in C, anchor outside
         const double uphill = rise ? -1.0 : 1.0;
         if (joint == v && anchor == top.parent) {  // the same edge, now in the other direction
             node_[v].length = length;
             node_[v].uphill = uphill;
             urgency_[v] = 0;
-            return step;
+            return double(step);
         }
         // The supply of C leaves the ancestors of v and joins those of the anchor, up to where they meet.
         const std::uint64_t bit = 1ull << (anchor & 63);
@@ -319,7 +341,7 @@ class Tree {
         }
         node_[joint] = {supply, length, uphill, anchor, top.size};
         urgency_[joint] = 0;
-        return step;
+        return double(step);
     }
 };
 

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from geoattn import _native
-from geoattn.curvature.ollivier import choose_pairs
+from geoattn.curvature.ollivier import choose_pairs, read_count, read_edges
 from geoattn.curvature.transport import Status, solve_pairs
 from geoattn.errors import GeoattnError
 from geoattn.graph.build import build_graphs, pull_back
@@ -85,10 +86,9 @@ def edge_curvature(
     """
     if not isinstance(attention, Tensor):
         raise GeoattnError(f"attention must be a torch tensor to differentiate; got {type(attention).__name__}.")
-    if isinstance(edges, bool) or not (edges == "all" or (isinstance(edges, int) and edges > 0)):
-        raise GeoattnError(f"edges must be 'all' or a positive number of edges per graph; got {edges!r}.")
-    sample = None if edges == "all" else int(edges)
-    return _ExactCurvature.apply(attention, Convention.of(convention), sample, mask, seed, threads or default_threads())
+    sample, seed = read_edges(edges), read_count("seed", seed, least=0)
+    threads = default_threads() if threads is None else read_count("threads", threads, least=1)
+    return _ExactCurvature.apply(attention, Convention.of(convention), sample, mask, seed, threads)
 
 
 class _ExactCurvature(torch.autograd.Function):
@@ -108,6 +108,7 @@ class _ExactCurvature(torch.autograd.Function):
         return torch.from_numpy(kappa[ctx.kept]).to(attention.device, dtype)
 
     @staticmethod
+    @once_differentiable  # the optimum is piecewise linear: there is no second derivative to give
     def backward(ctx: Any, *upstream: Tensor):
         weights, rows, graphs, solved, threads, shape, dtype = ctx.state
         per_edge = np.zeros(len(ctx.kept))

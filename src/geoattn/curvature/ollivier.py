@@ -20,7 +20,7 @@ from geoattn.graph.convention import Convention
 from geoattn.graph.inputs import Weights, read_weights
 from geoattn.graph.shortest_paths import default_threads
 
-__all__ = ["choose_pairs", "chunks", "ollivier_ricci"]
+__all__ = ["choose_pairs", "chunks", "ollivier_ricci", "read_count", "read_edges"]
 
 _CHUNK_BYTES = 32 << 20  # float64 attention of the graphs that are in work at once; a few copies of it exist
 
@@ -81,9 +81,9 @@ def ollivier_ricci(
     True
     """
     convention = Convention.of(convention)
-    sample = _read_edges(edges)
-    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
-        raise GeoattnError(f"threads must be a positive number or None; got {threads!r}.")
+    sample = read_edges(edges)
+    threads = None if threads is None else read_count("threads", threads, least=1)
+    seed = read_count("seed", seed, least=0)
     weights = read_weights(attention, convention, mask)
     parts: list[tuple[int, np.ndarray, Transport]] = []
     total, finished, edge_count = _estimate(weights, sample), 0, 0
@@ -97,7 +97,7 @@ def ollivier_ricci(
         if progress is not None:
             progress(finished, max(total, finished))
     settings = {
-        "edges": edges, "seed": seed, "threads": threads or default_threads(), "dtype": weights.dtype,
+        "edges": "all" if sample is None else sample, "seed": seed, "threads": threads or default_threads(), "dtype": weights.dtype,
         "geoattn": __version__, "numpy": np.__version__, "instruction_set": _native.instruction_set(),
     }  # fmt: skip
     result = _assemble(parts, weights, convention, dense=sample is None, edge_count=edge_count, settings=settings)
@@ -137,12 +137,18 @@ def choose_pairs(
     return *pairs_of(chosen), available
 
 
-def _read_edges(edges: Any) -> int | None:
-    if edges == "all" and isinstance(edges, str):
+def read_edges(edges: Any) -> int | None:
+    """None for all edges, or how many to draw from each graph."""
+    if isinstance(edges, str) and edges == "all":
         return None
-    if isinstance(edges, bool) or not isinstance(edges, (int, np.integer)) or edges < 1:
-        raise GeoattnError(f"edges must be 'all' or a positive number of edges per graph; got {edges!r}.")
-    return int(edges)
+    return read_count("edges", edges, least=1, instead="'all' or ")
+
+
+def read_count(name: str, value: Any, *, least: int, instead: str = "") -> int:
+    """A whole number of at least `least`, from Python or NumPy."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise GeoattnError(f"{name} must be {instead}a whole number of at least {least}; got {value!r}.")
+    return int(value)
 
 
 def _estimate(weights: Weights, sample: int | None) -> int:

@@ -126,7 +126,7 @@ class Curvature:
         }
 
     def band(self, level: float = 0.95) -> tuple[Float[np.ndarray, " e"], Float[np.ndarray, " e"], Float[np.ndarray, " e"]]:
-        r"""Sorted values with a confidence band for the distribution function of all edges: (x, lower, upper).
+        r"""The distinct values in order, with a confidence band for the distribution function of all edges: (x, lower, upper).
 
         Dvoretzky-Kiefer-Wolfowitz with Massart's constant: F_m(x) +- sqrt(log(2 / (1 - level)) / (2 m)) holds for all x
         at once with probability at least ``level``; sampling without replacement only makes it safer. For one graph, or
@@ -134,9 +134,12 @@ class Curvature:
         """
         if not 0 < level < 1:
             raise GeoattnError(f"level must lie between 0 and 1; got {level!r}.")
-        x = np.sort(self.values())
-        m = len(x)
-        centre = np.arange(1, m + 1) / m
+        values = np.sort(self.values())
+        m = len(values)
+        if m == 0:
+            raise GeoattnError("band: no edge has a value.")
+        x = np.unique(values)
+        centre = np.searchsorted(values, x, side="right") / m
         half = 0.0 if self.index is None or m >= self.edges else float(np.sqrt(np.log(2 / (1 - level)) / (2 * m)))
         return x, np.clip(centre - half, 0, 1), np.clip(centre + half, 0, 1)
 
@@ -176,14 +179,14 @@ class Curvature:
             with np.load(path, allow_pickle=False) as data:
                 meta = json.loads(str(data["meta"]))
                 arrays = {name: data[name] for name in (*_FIELDS, *(["index"] if "index" in data else []))}
+            return cls(
+                **arrays, convention=Convention(**meta["convention"]), shape=tuple(meta["shape"]), edges=meta["edges"],
+                settings=meta["settings"],
+            )  # fmt: skip
         except FileNotFoundError:
             raise GeoattnError(f"no such file: {path}") from None
         except Exception as error:
             raise GeoattnError(f"{path} is not a curvature file written by geoattn ({error}).") from None
-        return cls(
-            **arrays, convention=Convention(**meta["convention"]), shape=tuple(meta["shape"]), edges=meta["edges"],
-            settings=meta["settings"],
-        )  # fmt: skip
 
 
 def write_atomically(path: str | os.PathLike[str], write: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from numbers import Real
 from typing import Any, Literal, get_args, get_type_hints
 
 from geoattn.errors import GeoattnError
@@ -71,6 +72,9 @@ class Convention:
             _check_number("alpha", self.alpha, 0 <= _number(self.alpha) < 1, "0 <= alpha < 1, or 'limit'")
         _check_number("exponent", self.exponent, 0 < _number(self.exponent) < float("inf"), "exponent > 0")
         _check_number("floor", self.floor, 0 <= _number(self.floor) < float("inf"), "floor >= 0")
+        for part in ("alpha", "exponent", "floor"):  # NumPy numbers become plain ones, so that records can be written
+            if getattr(self, part) != "limit":
+                object.__setattr__(self, part, float(getattr(self, part)))
         if not self.name:
             object.__setattr__(self, "name", self._describe())
 
@@ -118,7 +122,7 @@ class Convention:
 
 
 def _number(x: Any) -> float:
-    return float("nan") if isinstance(x, (bool, str)) or not isinstance(x, (int, float)) else float(x)
+    return float(x) if isinstance(x, Real) and not isinstance(x, bool) else float("nan")
 
 
 def _check_number(part: str, value: Any, good: bool, expected: str) -> None:

@@ -155,10 +155,15 @@ def _from_networkx(graph: Any, convention: Convention) -> Float[np.ndarray, "n n
 
 def _as_array(x: Any) -> Any:
     if hasattr(x, "detach"):  # a torch tensor: kept as it is, converted chunk by chunk
+        if str(x.layout) != "torch.strided":
+            raise GeoattnError(f"attention must be a dense tensor; got layout {x.layout}. Convert with .to_dense().")
         if not x.is_floating_point():
             raise GeoattnError(f"attention must be a floating-point tensor; got {x.dtype}. Convert with .float().")
         return x.detach()
-    array = np.asarray(x)
+    try:
+        array = np.asarray(x)
+    except ValueError as error:
+        raise GeoattnError(f"attention must be an array of shape (..., n, n); NumPy says: {error}.") from None
     if array.dtype.kind != "f" and str(array.dtype) != "bfloat16":
         raise GeoattnError(f"attention must have a floating dtype; got {array.dtype}. Convert with .astype(float).")
     return array

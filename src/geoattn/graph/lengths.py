@@ -16,7 +16,7 @@ def edge_weights(attention: Float[np.ndarray, "g n n"], convention: Convention) 
     a, t = attention, attention.swapaxes(-1, -2)
     rule = convention.direction
     if rule == "mean":
-        s = (a + t) / 2
+        s = a / 2 + t / 2  # not (a + t) / 2, which can overflow
     elif rule == "max":
         s = np.maximum(a, t)
     elif rule == "min":
@@ -51,7 +51,7 @@ def edge_lengths(weights: Float[np.ndarray, "g n n"], convention: Convention) ->
     """Length of each edge, infinite where there is none."""
     edge = weights > 0
     kind = convention.length
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         if kind == "w":
             length = weights
         elif kind == "1/w":
@@ -80,5 +80,10 @@ def length_slope(weights: Float[np.ndarray, "g n n"], convention: Convention) ->
     """Derivative of the length by the weight, 0 where there is no edge."""
     edge = weights > 0
     safe = np.where(edge, weights, 1.0)
-    slope = {"w": 1.0, "1/w": -1.0 / safe**2, "-log w": -1.0 / safe, "1-w": -1.0, "hop": 0.0}[convention.length]
+    kind = convention.length
+    if kind == "1/w":
+        with np.errstate(over="ignore"):  # steeper than any float: the largest one
+            slope = np.maximum(-1.0 / safe / safe, -np.finfo(np.float64).max)
+    else:
+        slope = {"w": 1.0, "-log w": -1.0 / safe, "1-w": -1.0, "hop": 0.0}[kind]
     return np.where(edge, slope, 0.0)

@@ -39,7 +39,8 @@ def _neighbour_shares(
     even = edge / np.maximum(degree, 1)
     if convention.measure == "uniform":
         return even, np.zeros(degree.shape)
-    decay = np.exp(-(lengths**convention.exponent))
+    with np.errstate(over="ignore"):  # infinitely far: no share
+        decay = np.exp(-(lengths**convention.exponent))
     total = decay.sum(axis=-1, keepdims=True)
     far = total <= _EXPONENTIAL_FLOOR
     return np.where(far, even, decay / np.where(far, 1.0, total)), np.where(far, 0.0, 1.0 / np.where(far, 1.0, total))
@@ -55,8 +56,9 @@ def measure_pull_back(
     if convention.measure == "uniform":
         return None, None
     share, inverse_total = _neighbour_shares(lengths, convention)
-    finite = np.where(np.isfinite(lengths), lengths, 0.0)
     centred = to_measures - (to_measures * share).sum(axis=-1, keepdims=True)
     power = convention.exponent
-    to_lengths = -scale * centred * share * power * finite ** (power - 1)
+    steep = np.zeros_like(lengths)  # 0 at length 0, where a power below 1 has no slope
+    np.power(lengths, power - 1, out=steep, where=np.isfinite(lengths) & (lengths > 0) & (share > 0))
+    to_lengths = -scale * power * centred * share * steep
     return None, np.where(inverse_total > 0, to_lengths, 0.0)
