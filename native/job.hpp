@@ -22,6 +22,7 @@ enum class Status : std::uint8_t {
     zero_distance = 4,  // the two nodes coincide: kappa is not defined
     below_floor = 5,    // the convention returns a constant for so short an edge
     stalled = 6,        // the pivot limit was reached: no value
+    uncertain = 7,      // lengths or masses span so many orders of magnitude that the certificate is too wide
 };
 
 struct Job {

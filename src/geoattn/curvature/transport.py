@@ -30,6 +30,7 @@ class Status(IntEnum):
     ZERO_DISTANCE = 4
     BELOW_FLOOR = 5
     STALLED = 6
+    UNCERTAIN = 7
 
     def __str__(self) -> str:
         """The sentence for humans."""
@@ -44,6 +45,7 @@ _SENTENCES = {
     Status.ZERO_DISTANCE: "the tokens are at distance 0, where curvature is not defined",
     Status.BELOW_FLOOR: "shorter than the floor of the convention, which sets curvature to 0",
     Status.STALLED: "the solver reached its pivot limit; no value",
+    Status.UNCERTAIN: "lengths or masses span too many orders of magnitude to certify 1e-9; no value",
 }
 
 

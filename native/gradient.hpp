@@ -1,0 +1,122 @@
+// The backward pass: optimal trees -> gradients of lengths and measures.
+#pragma once
+#include "prepared.hpp"
+
+namespace geoattn::GEOATTN_ISA {
+
+// The nodes of the tree's path from x to y, if it runs downhill all the way.
+inline bool tree_path(const std::int32_t* tree, const std::vector<int>& depth, int x, int y, std::vector<int>& way) {
+    std::vector<int> up{x}, down{y};
+    while (up.back() != down.back()) {
+        const bool from_x = depth[up.back()] >= depth[down.back()];
+        std::vector<int>& side = from_x ? up : down;
+        if ((tree[side.back()] & 1) == from_x) return false;  // downhill: towards the parent on x's side, away from it on y's
+        side.push_back(tree[side.back()] / 2);
+    }
+    way = up;
+    way.insert(way.end(), down.rbegin() + 1, down.rend());
+    return true;
+}
+
+// d kappa = -dW1 / D + W1 dD / D^2. dW1/dlength = |flow|, dW1/dmeasure = potential; dD/dlength = 1 along one shortest
+// path (or on the edge itself). Where the optimum is not unique this is one generalised gradient.
+inline void gradients(const Backward& back) {
+    const Job& job = *back.job;
+    const int n = job.n;
+    const std::size_t area = std::size_t(n) * n;
+    parallel_for(job.threads, int(job.graphs), [&](int g) {
+        if (job.offsets[g] == job.offsets[g + 1]) return;
+        const Prepared p = prepare(job, g, 1);
+        const Matrix &len = p.lengths, &d = p.distances;
+        const double* measures = job.measures + g * area;
+        double *to_lengths = back.lengths + g * area, *to_measures = back.measures + g * area;
+        std::vector<double> flow(n), potential(n);
+        std::vector<int> depth(n), order(n), count(n + 1);
+        // classes of several nodes: the shortest edge between two of them, and a node's representative
+        auto edge_between = [&](int u, int v) {
+            const Network& net = p.networks[p.network_of_part[p.part[u]]];
+            if (len[u][v] == net.out[p.label[u]][p.label[v]]) return std::size_t(u) * n + v;
+            for (int a = 0; a < n; ++a)
+                for (int b = 0; b < n; ++b)
+                    if (p.part[a] == p.part[u] && p.part[b] == p.part[u] && p.label[a] == p.label[u] && p.label[b] == p.label[v] &&
+                        len[a][b] == net.out[p.label[u]][p.label[v]])
+                        return std::size_t(a) * n + b;
+            return std::size_t(u) * n + v;
+        };
+        for (std::int64_t e = job.offsets[g]; e < job.offsets[g + 1]; ++e) {
+            const double up = back.upstream[e];
+            if (up == 0 || job.status[e] != std::uint8_t(Status::solved)) continue;
+            const int x = job.pairs[2 * e], y = job.pairs[2 * e + 1], part = p.part[x];
+            const Network& net = p.networks[p.network_of_part[part]];
+            const std::int32_t* tree = job.trees + e * n;
+            const double per_w1 = -up / job.denominator[e], per_d = up * job.w1[e] / (job.denominator[e] * job.denominator[e]);
+            // parents before children
+            std::fill(count.begin(), count.end(), 0);
+            for (int v : net.members) depth[v] = -1;
+            for (int v : net.members) {
+                int steps = 0, a = v;
+                for (; depth[a] < 0 && tree[a] / 2 != a; a = tree[a] / 2) ++steps;
+                int at = (tree[a] / 2 == a ? 0 : depth[a]) + steps;
+                for (a = v; depth[a] < 0; a = tree[a] / 2, --at) {
+                    depth[a] = at, ++count[at];
+                    if (tree[a] / 2 == a) break;
+                }
+            }
+            for (int k = 0, place = 0; k <= n; ++k) {
+                const int c = count[k];
+                count[k] = place;
+                place += c;
+            }
+            for (int v : net.members) order[count[depth[v]]++] = v;
+            std::fill(flow.begin(), flow.end(), 0.0);
+            for (int v = 0; v < n; ++v)
+                if (p.part[v] == part) flow[net.members[p.label[v]]] += measures[std::size_t(x) * n + v] - measures[std::size_t(y) * n + v];
+            flow[net.members[p.label[x]]] += job.idle;
+            flow[net.members[p.label[y]]] -= job.idle;
+            for (int k = net.n - 1; k > 0; --k) {
+                const int v = order[k], a = tree[v] / 2;
+                flow[a] += flow[v];
+                const bool down = tree[v] & 1;  // potential falls from parent to v: flow a -> v
+                to_lengths[down ? edge_between(a, v) : edge_between(v, a)] += per_w1 * std::fabs(flow[v]);
+            }
+            potential[order[0]] = 0;
+            for (int k = 1; k < net.n; ++k) {
+                const int v = order[k], a = tree[v] / 2;
+                const bool down = tree[v] & 1;
+                const double l = down ? net.out[p.label[a]][p.label[v]] : net.out[p.label[v]][p.label[a]];
+                potential[v] = potential[a] + (down ? -l : l);
+            }
+            for (int v = 0; v < n; ++v) {
+                if (p.part[v] != part) continue;
+                const double slope = per_w1 * potential[net.members[p.label[v]]];
+                to_measures[std::size_t(x) * n + v] += slope;
+                to_measures[std::size_t(y) * n + v] -= slope;
+            }
+            if (job.per_length) {
+                to_lengths[std::size_t(x) * n + y] += per_d;
+                continue;
+            }
+            // The tree's own way from x to y where it is a shortest one: its terms then cancel against those of W1.
+            const int origin = net.members[p.label[x]], goal = net.members[p.label[y]];
+            std::vector<int> way{origin};
+            std::vector<char> passed(n, 0);
+            if (tree_path(tree, depth, origin, goal, way) && potential[origin] - potential[goal] >= d[origin][goal] * (1 - 1e-12)) {
+                for (std::size_t k = 0; k + 1 < way.size(); ++k) to_lengths[edge_between(way[k], way[k + 1])] += per_d;
+                continue;
+            }
+            for (int u = origin; u != goal;) {
+                passed[u] = 1;
+                int next = -1;
+                double best = INF;
+                for (int v : net.members) {
+                    const double step = net.out[p.label[u]][p.label[v]] + d[v][goal];
+                    if (!passed[v] && (step < best || (step == best && next >= 0 && d[v][goal] < d[next][goal]))) best = step, next = v;
+                }
+                to_lengths[edge_between(u, next)] += per_d;
+                u = next;
+            }
+        }
+    });
+}
+
+}  // namespace geoattn::GEOATTN_ISA

@@ -1,0 +1,133 @@
+// Lengths and measures of one graph -> all that its pairs share: distances, connected parts, their networks.
+#pragma once
+#include <cmath>
+
+#include "job.hpp"
+#include "metric.hpp"
+
+namespace geoattn::GEOATTN_ISA {
+
+// Everything the pairs of one graph share.
+struct Prepared {
+    Matrix lengths, distances;
+    std::vector<int> part, label;   // connected part of a node; its class in the part's network
+    std::vector<Network> networks;  // one per part that some pair lies in
+    std::vector<int> network_of_part;
+};
+
+inline int find(std::vector<int>& parent, int x) {
+    while (parent[x] != x) x = parent[x] = parent[parent[x]];
+    return x;
+}
+
+// An order of the classes in which neighbours have similar measures: the next tree then needs few pivots. Greedy nearest
+// neighbour in total variation; O(n^3) additions, which only many pairs repay.
+inline std::vector<int> similar_order(const std::vector<int>& nodes, const double* measures, int n) {
+    const int count = int(nodes.size());
+    std::vector<int> order{0};
+    std::vector<char> used(count, 0);
+    used[0] = 1;
+    while (int(order.size()) < count) {
+        const double* last = measures + std::size_t(nodes[order.back()]) * n;
+        double best = INF;
+        int next = -1;
+        for (int c = 0; c < count; ++c) {
+            if (used[c]) continue;
+            const double* row = measures + std::size_t(nodes[c]) * n;
+            double sum[4] = {0, 0, 0, 0};
+            int k = 0;
+            for (; k + 4 <= n; k += 4)
+                for (int l = 0; l < 4; ++l) sum[l] += std::fabs(last[k + l] - row[k + l]);
+            for (; k < n; ++k) sum[0] += std::fabs(last[k] - row[k]);
+            const double apart = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+            if (apart < best || next < 0) best = apart, next = c;
+        }
+        used[next] = 1;
+        order.push_back(next);
+    }
+    return order;
+}
+
+inline Network build_network(const Prepared& p, const std::vector<int>& nodes, std::vector<int>& label, bool directed, int threads) {
+    Network net;
+    net.directed = directed;
+    const Matrix& d = p.distances;
+    for (int x : nodes) {  // merge nodes at distance 0 both ways
+        int same = -1;
+        for (int k = 0; k < int(net.members.size()) && same < 0; ++k)
+            if (d[x][net.members[k]] == 0 && d[net.members[k]][x] == 0) same = k;
+        if (same < 0) same = int(net.members.size()), net.members.push_back(x);
+        label[x] = same;
+    }
+    net.n = int(net.members.size());
+    net.out = Matrix(net.n);
+    net.distances = Matrix(net.n);
+    Matrix& between = net.distances;
+    Matrix back(net.n);
+    for (int x : nodes)
+        for (int y : nodes) {
+            const int a = label[x], b = label[y];
+            if (a != b) net.out[a][b] = std::min(net.out[a][b], p.lengths[x][y]);
+        }
+    for (int a = 0; a < net.n; ++a)
+        for (int b = 0; b < net.n; ++b) back[b][a] = between[a][b] = d[net.members[a]][net.members[b]];
+    parallel_for(net.n > 256 ? threads : 1, net.n, [&](int a) {
+        for (int b = 0; b < net.n; ++b) {
+            double& edge = net.out[a][b];
+            if (edge < INF && (edge > between[a][b] || matched(between[a], back[b], between.stride, edge))) edge = INF;
+        }
+    });
+    double diameter = 0;
+    for (int a = 0; a < net.n; ++a)
+        for (int b = 0; b < net.n; ++b)
+            if (between[a][b] < INF) diameter = std::max(diameter, between[a][b]);
+    // Potentials follow the tree; only where every pair has a way back does the metric bound them.
+    net.finish(directed ? diameter * net.n : diameter);
+    return net;
+}
+
+inline Prepared prepare(const Job& job, std::int64_t g, int threads) {
+    const int n = job.n;
+    const std::size_t area = std::size_t(n) * n;
+    const double *lengths = job.lengths + g * area, *measures = job.measures + g * area;
+    Prepared p;
+    p.lengths = Matrix(n);
+    std::vector<int> parent(n);
+    std::iota(parent.begin(), parent.end(), 0);
+    for (int u = 0; u < n; ++u)
+        for (int v = 0; v < n; ++v)
+            if (u != v && lengths[std::size_t(u) * n + v] < INF) {
+                p.lengths[u][v] = lengths[std::size_t(u) * n + v];
+                parent[find(parent, u)] = find(parent, v);
+            }
+    p.distances = p.lengths;
+    all_pairs(p.distances, job.directed, threads);
+
+    p.part.assign(n, -1);
+    p.label.assign(n, -1);
+    std::vector<std::vector<int>> parts;
+    std::vector<int> part_of_root(n, -1);
+    for (int v = 0; v < n; ++v) {
+        int& id = part_of_root[find(parent, v)];
+        if (id < 0) id = int(parts.size()), parts.emplace_back();
+        p.part[v] = id;
+        parts[id].push_back(v);
+    }
+    p.network_of_part.assign(parts.size(), -1);
+    const std::int64_t pairs = job.offsets[g + 1] - job.offsets[g];
+    for (std::int64_t e = job.offsets[g]; e < job.offsets[g + 1]; ++e) {
+        const int id = p.part[job.pairs[2 * e]];
+        if (p.network_of_part[id] >= 0) continue;
+        std::vector<int>& nodes = parts[id];
+        if (nodes.size() > 2 && nodes.size() <= 1024 && pairs >= 4 * std::int64_t(nodes.size())) {
+            std::vector<int> order = similar_order(nodes, measures, n), sorted;
+            for (int k : order) sorted.push_back(nodes[k]);
+            nodes = sorted;
+        }
+        p.network_of_part[id] = int(p.networks.size());
+        p.networks.push_back(build_network(p, nodes, p.label, job.directed, threads));
+    }
+    return p;
+}
+
+}  // namespace geoattn::GEOATTN_ISA
