@@ -99,7 +99,7 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, std::vector
     const std::size_t chunk = 512;  // fixed: where a warm start begins must not depend on the threads
     parallel_for(threads, int((pairs.size() + chunk - 1) / chunk), [&](int c) {
         Tree<std::int64_t, WORDS, double> tree(net);
-        std::optional<Tree<Wide, WORDS, Quad>> exact_tree;
+        std::optional<Tree<Wide, 0, Quad>> exact_tree;  // rare: one size of set will do
         auto record = [&](const auto& t, std::int64_t e) {
             if (job.potentials)
                 for (int v = 0; v < n; ++v) job.potentials[e * n + v] = p.part[v] == id ? t.potential(p.label[v]) : NAN;
