@@ -73,6 +73,7 @@ struct Network {
     int n = 0, stride = 0;
     bool directed = false;
     double reach = 0;  // no potential of a feasible tree differs by more
+    double scale = 1;  // of the coarse copies: floats end at 1e38
     Matrix distances;  // between the classes
     Matrix out, in;    // lengths u -> v and v -> u; infinite: no edge. `in` is empty for an undirected graph
     Row<float> coarse_out, coarse_in;  // the same, rounded, for the first look of a search
@@ -81,15 +82,20 @@ struct Network {
     const Matrix& rows(bool outward) const { return outward || !directed ? out : in; }
     const Row<float>& coarse(bool outward) const { return outward || !directed ? coarse_out : coarse_in; }
 
-    void finish(double diameter) {
+    void finish(double bound) {
         stride = out.stride;
-        reach = diameter;
-        coarse_out.assign(out.data.begin(), out.data.end());
+        reach = bound;
+        scale = reach > 1e-300 ? 1 / reach : 1;
+        auto round = [&](const Matrix& m, Row<float>& coarse) {
+            coarse.resize(m.data.size());
+            std::transform(m.data.begin(), m.data.end(), coarse.begin(), [&](double x) { return float(x * scale); });
+        };
+        round(out, coarse_out);
         if (!directed) return;
         in = Matrix(n);
         for (int u = 0; u < n; ++u)
             for (int v = 0; v < n; ++v) in[v][u] = out[u][v];
-        coarse_in.assign(in.data.begin(), in.data.end());
+        round(in, coarse_in);
     }
 };
 

@@ -145,6 +145,7 @@ template <class Mass, int WORDS, class Real> class Tree {
     std::uint64_t random_ = 0x9e3779b97f4a7c15ull;
 
     int words() const { return WORDS ? WORDS : words_; }
+    float coarse(Real p) const { return float(double(p) * net_.scale); }
     std::uint64_t* set(int v) { return &subtree_[std::size_t(v) * words()]; }
 
     void price(int v, const Node& x) {
@@ -159,8 +160,8 @@ template <class Mass, int WORDS, class Real> class Tree {
         const Matrix& columns_of = net_.rows(!outward);  // transposed: a column lies together in memory
         const float low = search_cut(net_.coarse(outward).data(), stride_, side_.data(), coarse_side_p_.data(), count,
                                      coarse_p_.data(), float(sign), side, reach_.data());
-        // Rounding of length, two potentials and two sums, each at most 2^-24 of three times the diameter.
-        const float limit = float(low + 2 * net_.reach * 32 * 0x1p-24);
+        // In units of `reach` no term exceeds 3: rounding of length, two potentials and two sums, each at most 3 * 2^-24.
+        const float limit = low + 2 * 32 * 0x1p-24f;
         int columns[MANY];
         int found = at_most(reach_.data(), stride_, limit, columns, MANY);
         const bool all = found > MANY || !(low < INF);
@@ -250,7 +251,7 @@ template <class Mass, int WORDS, class Real> class Tree {
         for (int k = 1; k < n_; ++k) {
             const int v = order_[k];
             const Node& x = node_[v];
-            coarse_p_[v] = float(p_[v] = p_[x.parent] - Real(x.uphill) * Real(x.length));
+            coarse_p_[v] = coarse(p_[v] = p_[x.parent] - Real(x.uphill) * Real(x.length));
         }
     }
 
@@ -279,7 +280,7 @@ template <class Mass, int WORDS, class Real> class Tree {
                 const int r = w * 64 + __builtin_ctzll(left);
                 side_[count] = r;
                 side_p_[count] = Real(sign) * p_[r];
-                coarse_side_p_[count] = float(side_p_[count]);
+                coarse_side_p_[count] = coarse(side_p_[count]);
                 ++count;
             }
         }
@@ -288,7 +289,7 @@ template <class Mass, int WORDS, class Real> class Tree {
         if (!(step < Real(INF))) return INF;
         const double length = net_.rows(outward)[row][column];
         step = step < 0 ? Real(0) : step;
-        for (int k = 0; k < count; ++k) coarse_p_[side_[k]] = float(p_[side_[k]] += Real(sign) * step);
+        for (int k = 0; k < count; ++k) coarse_p_[side_[k]] = coarse(p_[side_[k]] += Real(sign) * step);
         const int joint = inside ? row : column, anchor = inside ? column : row;  // new edge: joint in C, anchor outside
         const double uphill = rise ? -1.0 : 1.0;
         if (joint == v && anchor == top.parent) {  // the same edge, now in the other direction
