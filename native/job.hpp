@@ -41,7 +41,7 @@ struct Job {
     double* w1 = nullptr;              // (edges), of m_x - m_y + idle * (delta_x - delta_y)
     double* denominator = nullptr;     // (edges)
     double* distance = nullptr;        // (edges)
-    double* gap = nullptr;             // (edges), relative duality gap
+    double* gap = nullptr;             // (edges), duality gap relative to max(w1, denominator): bounds the error of kappa
     std::uint8_t* status = nullptr;    // (edges)
     std::int32_t* trees = nullptr;     // (edges, n) or null: parents of the optimal tree, for the backward pass
     double* potentials = nullptr;      // (edges, n) or null: optimal potentials

@@ -140,7 +140,7 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, std::vector
                 continue;
             }
             job.w1[e] = a.w1;
-            job.gap[e] = a.w1 > 0 ? a.excess / a.w1 : 0.0;
+            job.gap[e] = a.excess / std::max(job.denominator[e], a.w1);
             job.status[e] = std::uint8_t(Status::solved);
             if (again) record(*exact_tree, e);
             else record(tree, e);

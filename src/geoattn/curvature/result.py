@@ -39,7 +39,8 @@ class Curvature:
 
     With all edges each array has the shape of the attention, (..., n, n), NaN where there is no value; an undirected
     edge stands in both triangles. Of a sample of edges the arrays are 1-D and ``index`` (e, batch axes + 2) says where
-    each one is. ``gap`` is the relative duality gap of W1, ``status`` a `Status` code per entry.
+    each one is. ``gap`` is the duality gap of W1 relative to max(W1, D), which bounds the error of
+    kappa relative to max(1, |1 - kappa|); ``status`` a `Status` code per entry.
     """
 
     kappa: Float[np.ndarray, "..."]

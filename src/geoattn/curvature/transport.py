@@ -53,7 +53,8 @@ _SENTENCES = {
 class Transport:
     """Transport distances of pairs (x, y) grouped by graph, with what proves and differentiates them.
 
-    ``gap`` is the relative duality gap: (cost of the flow - certified lower bound) / cost.
+    ``gap`` is the relative duality gap: (cost of the flow - certified lower bound) / max(W1, D). It bounds the error of
+    kappa = 1 - W1 / D relative to max(1, W1 / D), rounding included.
     """
 
     pairs: Int[np.ndarray, "e 2"]
