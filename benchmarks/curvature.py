@@ -22,7 +22,15 @@ from geoattn.graph.shortest_paths import default_threads, shortest_paths
 ROOT = Path(__file__).parent.parent
 GRC_PYTHON = ROOT / ".venv-grc-0.6.1" / "bin" / "python"
 # (tokens, graphs, logit scale, repeats of the peer); the ratios that the project promises are at scale 1
-CASES = [(17, 64, 1.0, 2), (17, 64, 2.0, 1), (65, 1, 1.0, 3), (65, 1, 2.0, 2), (65, 1, 4.0, 2), (197, 1, 1.0, 1), (197, 1, 2.0, 1)]
+CASES = [
+    (17, 64, 1.0, 2),
+    (17, 64, 2.0, 1),
+    (65, 1, 1.0, 3),
+    (65, 1, 2.0, 2),
+    (65, 1, 4.0, 2),
+    (197, 1, 1.0, 1),
+    (197, 1, 2.0, 1),
+]
 
 
 def best_seconds(work: Callable[[], object], repeats: int) -> float:
@@ -82,16 +90,23 @@ def against_pot(threads: int) -> list[dict]:
             costs = np.array(pool.map(_pot_edge, pairs[:100]))
         ours = min(ours, best_seconds(lambda a=attention: ga.ollivier_ricci(a, "markov", threads=threads), 5))
         w1 = ga.ollivier_ricci(attention[0], "markov").w1[tuple(np.array(pairs[:100])[:, 1:].T)]
-        rows.append(_row("POT emd2, process pool", "markov", n, graphs, scale, ours, peer, float(np.abs(w1 - costs).max())))
+        rows.append(
+            _row("POT emd2, process pool", "markov", n, graphs, scale, ours, peer, float(np.abs(w1 - costs).max()))
+        )
     return rows
 
 
-def _row(peer: str, convention: str, n: int, graphs: int, scale: float, ours: float, theirs: float, apart: float) -> dict:
+def _row(
+    peer: str, convention: str, n: int, graphs: int, scale: float, ours: float, theirs: float, apart: float
+) -> dict:
     row = {
         "peer": peer, "convention": convention, "n": n, "graphs": graphs, "logit_scale": scale,
         "geoattn_seconds": ours, "peer_seconds": theirs, "ratio": theirs / ours, "largest_difference": apart,
     }  # fmt: skip
-    print(f"{peer:30} {convention:8} n={n:<4} scale={scale}: {theirs:9.4f} s / {ours:9.5f} s = {theirs / ours:6.1f}x", flush=True)
+    print(
+        f"{peer:30} {convention:8} n={n:<4} scale={scale}: {theirs:9.4f} s / {ours:9.5f} s = {theirs / ours:6.1f}x",
+        flush=True,
+    )
     return row
 
 
@@ -141,4 +156,8 @@ def run() -> dict:
     """Everything; the warnings about degenerate distributions are expected here."""
     warnings.simplefilter("ignore", ga.DegenerateCurvatureWarning)
     threads = default_threads()
-    return {"against": against_grc(threads) + against_pot(threads), "gradient": gradient(threads), "growth": growth(threads)}
+    return {
+        "against": against_grc(threads) + against_pot(threads),
+        "gradient": gradient(threads),
+        "growth": growth(threads),
+    }

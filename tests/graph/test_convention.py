@@ -12,7 +12,13 @@ def test_the_presets_are_those_of_the_table() -> None:
     markov, hop, new, old = PRESETS.values()
     assert (markov.length, markov.measure, markov.alpha, markov.denominator) == ("-log w", "markov", 0.0, "distance")
     assert (hop.length, hop.measure, hop.alpha, hop.denominator) == ("hop", "markov", 0.0, "distance")
-    assert (new.length, new.measure, new.alpha, new.denominator, new.floor) == ("w", "exponential", 0.5, "distance", 1e-7)
+    assert (new.length, new.measure, new.alpha, new.denominator, new.floor) == (
+        "w",
+        "exponential",
+        0.5,
+        "distance",
+        1e-7,
+    )
     assert old == new.but(denominator="length", name="grc-0.5")
     assert all(ga.Convention.of(name) is convention for name, convention in PRESETS.items())
 
@@ -34,7 +40,7 @@ def test_a_bad_part_is_named(parts: dict) -> None:
 
 
 def test_unknown_names() -> None:
-    with pytest.raises(ga.GeoattnError, match="grc-0.6"):
+    with pytest.raises(ga.GeoattnError, match=r"grc-0\.6"):
         ga.Convention.of("grc")
     with pytest.raises(ga.GeoattnError, match="lenght"):
         ga.Convention.of("hop").but(lenght="w")

@@ -15,7 +15,7 @@ def all_hops_one(graphs: Graphs) -> bool:
     if graphs.convention.length != "hop" or graphs.convention.alpha == "limit":
         return False
     edge = np.isfinite(graphs.lengths)
-    present = edge.any(axis=-1) | edge.any(axis=-2)
+    present = np.asarray(edge.any(axis=-1) | edge.any(axis=-2))
     count = present.sum(axis=-1)
     if not (edge.sum(axis=(-1, -2)) == count * (count - 1)).all():
         return False

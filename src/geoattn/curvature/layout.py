@@ -1,8 +1,8 @@
-"""Values of edges in the shape of the attention: dense with NaN, or the sampled ones with their index."""
+"""Which edges, and their values in the shape of the attention: dense with NaN, or sampled with an index."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from jaxtyping import Int
@@ -11,16 +11,28 @@ from geoattn.curvature.transport import Status
 from geoattn.errors import GeoattnError
 from geoattn.graph.inputs import Weights
 
-__all__ = ["lay_out", "read_edges"]
+# Types for editors and checkers; at run time the arguments are checked at the door, with an error in words.
+if TYPE_CHECKING:
+    Edges = Literal["all"] | int
+    Count = int
+else:
+    Edges = Count = Any
+
+__all__ = ["Count", "Edges", "lay_out", "read_count", "read_edges"]
+
+
+def read_count(name: str, value: Any, *, least: int, instead: str = "") -> int:
+    """A whole number of at least `least`, from Python or NumPy."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise GeoattnError(f"{name} must be {instead}a whole number of at least {least}; got {value!r}.")
+    return int(value)
 
 
 def read_edges(edges: Any) -> int | None:
-    """None for all edges, or how many to sample from each graph."""
+    """None for all edges, or how many to draw from each graph."""
     if isinstance(edges, str) and edges == "all":
         return None
-    if isinstance(edges, bool) or not isinstance(edges, (int, np.integer)) or edges < 1:
-        raise GeoattnError(f"edges must be 'all' or a positive number of edges per graph; got {edges!r}.")
-    return int(edges)
+    return read_count("edges", edges, least=1, instead="'all' or ")
 
 
 def lay_out(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from geoattn import _native
-from geoattn.curvature.ollivier import choose_pairs, read_count, read_edges
+from geoattn.curvature.layout import Count, Edges, read_count, read_edges
+from geoattn.curvature.ollivier import choose_pairs
 from geoattn.curvature.transport import Status, solve_pairs
 from geoattn.errors import GeoattnError
 from geoattn.graph.build import build_graphs, pull_back
@@ -21,7 +21,12 @@ from geoattn.graph.shortest_paths import default_threads
 
 __all__ = ["STATISTICS", "curvature_loss", "edge_curvature"]
 
-Statistic = Literal["mean", "variance", "distance_to_one", "negative"]
+# Types for editors and checkers; at run time the arguments are checked at the door, with an error in words.
+if TYPE_CHECKING:
+    Attention = Float[Tensor, "*b n n"]
+    Statistic = Literal["mean", "variance", "distance_to_one", "negative"]
+else:
+    Attention = Statistic = Any
 
 STATISTICS = {
     "mean": lambda kappa: kappa.mean(),
@@ -32,14 +37,14 @@ STATISTICS = {
 
 
 def curvature_loss(
-    attention: Float[Tensor, "*b n n"],
+    attention: Attention,
     convention: str | Convention = "markov",
     *,
-    edges: Literal["all"] | int = "all",
+    edges: Edges = "all",
     statistic: Statistic = "mean",
     mask: Any = None,
-    seed: int = 0,
-    threads: int | None = None,
+    seed: Count = 0,
+    threads: Count | None = None,
 ) -> Float[Tensor, ""]:
     r"""A statistic of the exact curvature of all graphs, as a scalar with an exact gradient.
 
@@ -49,8 +54,8 @@ def curvature_loss(
     The gradient is that of the linear programme's optimum: :math:`\partial W_1/\partial \ell_e = |f_e|` for the optimal
     flow, :math:`\partial W_1/\partial m = \pi` for the optimal potential, :math:`\partial d/\partial \ell_e = 1` on the
     shortest path, pulled back through lengths, measures and the normalisation of rows. Where the optimum is not unique
-    (ties of path lengths, masses that cancel exactly, kinks of max and min) it is one generalised gradient, the same one
-    each time. Edges without a value (unreachable, distance 0) do not take part; edges below the floor count as 0.
+    (ties of path lengths, masses that cancel exactly, kinks of max and min) it is one generalised gradient, the same
+    one each time. Edges without a value (unreachable, distance 0) do not take part; edges below the floor count as 0.
 
     Forward costs what `ollivier_ricci` costs plus 4 n bytes per edge; backward a small part of it.
 
@@ -72,15 +77,15 @@ def curvature_loss(
 
 
 def edge_curvature(
-    attention: Float[Tensor, "*b n n"],
+    attention: Attention,
     convention: str | Convention = "markov",
     *,
-    edges: Literal["all"] | int = "all",
+    edges: Edges = "all",
     mask: Any = None,
-    seed: int = 0,
-    threads: int | None = None,
+    seed: Count = 0,
+    threads: Count | None = None,
 ) -> Float[Tensor, " e"]:
-    """Curvatures of all edges (or of a sample from each graph) that have one, differentiable, in the order of the graphs.
+    """Curvatures of all edges (or of a sample from each graph) that have one, differentiable, graph by graph.
 
     On the device of the attention; in its dtype, float32 for 16-bit attention.
     """
@@ -95,7 +100,9 @@ class _ExactCurvature(torch.autograd.Function):
     """Forward solves and keeps the optimal trees; backward turns them into gradients."""
 
     @staticmethod
-    def forward(ctx: Any, attention: Tensor, convention: Convention, sample: int | None, mask: Any, seed: int, threads: int):
+    def forward(
+        ctx: Any, attention: Tensor, convention: Convention, sample: int | None, mask: Any, seed: int, threads: int
+    ):
         weights = read_weights(attention, convention, mask)
         rows = weights.chunk(0, len(weights.flat))
         graphs = build_graphs(rows, convention)
@@ -108,8 +115,11 @@ class _ExactCurvature(torch.autograd.Function):
         return torch.from_numpy(kappa[ctx.kept]).to(attention.device, dtype)
 
     @staticmethod
-    @once_differentiable  # the optimum is piecewise linear: there is no second derivative to give
     def backward(ctx: Any, *upstream: Tensor):
+        if torch.is_grad_enabled():  # create_graph=True: silence would be a wrong second derivative
+            raise GeoattnError(
+                "exact curvature is piecewise smooth and has no second derivative; use create_graph=False."
+            )
         weights, rows, graphs, solved, threads, shape, dtype = ctx.state
         per_edge = np.zeros(len(ctx.kept))
         per_edge[ctx.kept] = upstream[0].detach().double().cpu().numpy()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -12,15 +12,16 @@ from jaxtyping import Int
 from geoattn import _native
 from geoattn._version import __version__
 from geoattn.curvature.complete import all_hops_one, total_variation
+from geoattn.curvature.layout import Count, Edges, lay_out, read_count, read_edges
 from geoattn.curvature.result import Curvature
-from geoattn.curvature.transport import Status, Transport, pairs_of, solve_pairs
-from geoattn.errors import DegenerateCurvatureWarning, GeoattnError
+from geoattn.curvature.transport import Transport, pairs_of, solve_pairs
+from geoattn.errors import DegenerateCurvatureWarning
 from geoattn.graph.build import Graphs, build_graphs
 from geoattn.graph.convention import Convention
 from geoattn.graph.inputs import Weights, read_weights
 from geoattn.graph.shortest_paths import default_threads
 
-__all__ = ["choose_pairs", "chunks", "ollivier_ricci", "read_count", "read_edges"]
+__all__ = ["choose_pairs", "chunks", "ollivier_ricci"]
 
 _CHUNK_BYTES = 32 << 20  # float64 attention of the graphs that are in work at once; a few copies of it exist
 
@@ -29,10 +30,10 @@ def ollivier_ricci(
     attention: Any,
     convention: str | Convention = "markov",
     *,
-    edges: Literal["all"] | int = "all",
+    edges: Edges = "all",
     mask: Any = None,
-    threads: int | None = None,
-    seed: int = 0,
+    threads: Count | None = None,
+    seed: Count = 0,
     progress: Callable[[int, int], object] | None = None,
 ) -> Curvature:
     r"""Ollivier-Ricci curvature of each edge of each attention graph.
@@ -62,7 +63,7 @@ def ollivier_ricci(
     Returns
     -------
     Curvature
-        NumPy arrays, each value with its relative duality gap. NaN where there is no value, with a status that says why.
+        NumPy arrays, each value with its relative duality gap; NaN where there is no value, and a status that says why.
 
     Notes
     -----
@@ -85,7 +86,8 @@ def ollivier_ricci(
     threads = None if threads is None else read_count("threads", threads, least=1)
     seed = read_count("seed", seed, least=0)
     weights = read_weights(attention, convention, mask)
-    parts: list[tuple[int, np.ndarray, Transport]] = []
+    parts: list[Transport] = []
+    places: list[np.ndarray] = []
     total, finished, edge_count = _estimate(weights, sample), 0, 0
     for first, graphs in chunks(weights):
         pairs, offsets, available = choose_pairs(graphs, sample, seed, first)
@@ -93,14 +95,28 @@ def ollivier_ricci(
         solved = _solve(graphs, pairs, offsets, threads, report)
         finished += len(pairs)
         edge_count += available
-        parts.append((first, np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)) + first, solved))
+        parts.append(solved)
+        places.append(np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)) + first)
         if progress is not None:
             progress(finished, max(total, finished))
     settings = {
-        "edges": "all" if sample is None else sample, "seed": seed, "threads": threads or default_threads(), "dtype": weights.dtype,
+        "edges": "all" if sample is None else sample, "seed": seed, "threads": threads or default_threads(),
+        "dtype": weights.dtype,
         "geoattn": __version__, "numpy": np.__version__, "instruction_set": _native.instruction_set(),
     }  # fmt: skip
-    result = _assemble(parts, weights, convention, dense=sample is None, edge_count=edge_count, settings=settings)
+    columns = {
+        name: np.concatenate([getattr(part, source) for part in parts])
+        for name, source in {
+            "kappa": "kappa",
+            "w1": "net_w1",
+            "distance": "distance",
+            "gap": "gap",
+            "status": "status",
+        }.items()
+    }
+    pairs = np.concatenate([part.pairs for part in parts])
+    layout = lay_out(columns, np.concatenate(places), pairs, weights, dense=sample is None)
+    result = Curvature(**layout, convention=convention, edges=edge_count, settings=settings)
     if result.degenerate:
         warnings.warn(
             f"convention '{convention.name}': {result.degenerate}. Compare with another convention before you read"
@@ -137,20 +153,6 @@ def choose_pairs(
     return *pairs_of(chosen), available
 
 
-def read_edges(edges: Any) -> int | None:
-    """None for all edges, or how many to draw from each graph."""
-    if isinstance(edges, str) and edges == "all":
-        return None
-    return read_count("edges", edges, least=1, instead="'all' or ")
-
-
-def read_count(name: str, value: Any, *, least: int, instead: str = "") -> int:
-    """A whole number of at least `least`, from Python or NumPy."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise GeoattnError(f"{name} must be {instead}a whole number of at least {least}; got {value!r}.")
-    return int(value)
-
-
 def _estimate(weights: Weights, sample: int | None) -> int:
     """How many edges there will be, from the number of real tokens: for progress bars only."""
     real = weights.valid.sum(axis=1)
@@ -165,37 +167,6 @@ def _solve(
         return solve_pairs(graphs, pairs, offsets, threads=threads, progress=report)
     w1 = total_variation(graphs.measures, pairs, offsets)
     one = np.ones(len(pairs))
-    return Transport(pairs, offsets, w1, one, one, np.zeros(len(pairs)), np.zeros(len(pairs), np.uint8), None, None, 0.0)
-
-
-def _assemble(
-    parts: list[tuple[int, np.ndarray, Transport]],
-    weights: Weights,
-    convention: Convention,
-    *,
-    dense: bool,
-    edge_count: int,
-    settings: dict[str, Any],
-) -> Curvature:
-    n, shape = weights.n, (*weights.shape, weights.n, weights.n)
-    columns = {"kappa": "kappa", "w1": "net_w1", "distance": "distance", "gap": "gap", "status": "status"}
-    if not dense:
-        graph = np.concatenate([g for _, g, _ in parts])
-        pairs = np.concatenate([t.pairs for *_, t in parts])
-        place = np.stack(np.unravel_index(graph, weights.shape), axis=1) if weights.shape else np.zeros((len(pairs), 0), int)
-        arrays = {name: np.concatenate([getattr(t, source) for *_, t in parts]) for name, source in columns.items()}
-        index = np.concatenate([place, pairs], axis=1).astype(np.int64)
-        return Curvature(**arrays, convention=convention, shape=shape, index=index, edges=edge_count, settings=settings)
-    count = int(np.prod(weights.shape, dtype=int))
-    arrays = {name: np.full((count, n, n), np.nan) for name in columns if name != "status"}
-    valid = weights.valid.reshape(count, -1, n)[:, 0]
-    arrays["status"] = np.where(valid[:, :, None] & valid[:, None, :], np.uint8(Status.NO_EDGE), np.uint8(Status.MISSING_TOKEN))
-    for _, graph, solved in parts:
-        x, y = solved.pairs.T
-        for name, source in columns.items():
-            values = getattr(solved, source)
-            arrays[name][graph, x, y] = values
-            if not convention.directed:
-                arrays[name][graph, y, x] = values
-    arrays = {name: array.reshape(shape) for name, array in arrays.items()}
-    return Curvature(**arrays, convention=convention, shape=shape, edges=edge_count, settings=settings)
+    return Transport(
+        pairs, offsets, w1, one, one, np.zeros(len(pairs)), np.zeros(len(pairs), np.uint8), None, None, 0.0
+    )

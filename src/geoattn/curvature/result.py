@@ -103,7 +103,9 @@ class Curvature:
         values = self.values()
         if len(values) == 0:
             nothing = float("nan")
-            stats: dict[str, Any] = dict.fromkeys(("mean", "std", "min", "max", "negative_share", "distance_to_one"), nothing)
+            stats: dict[str, Any] = dict.fromkeys(
+                ("mean", "std", "min", "max", "negative_share", "distance_to_one"), nothing
+            )
             stats["quantiles"] = dict.fromkeys(map(str, _QUANTILES), nothing)
         else:
             stats = {
@@ -126,8 +128,10 @@ class Curvature:
             "convention": self.convention.name,
         }
 
-    def band(self, level: float = 0.95) -> tuple[Float[np.ndarray, " e"], Float[np.ndarray, " e"], Float[np.ndarray, " e"]]:
-        r"""The distinct values in order, with a confidence band for the distribution function of all edges: (x, lower, upper).
+    def band(
+        self, level: float = 0.95
+    ) -> tuple[Float[np.ndarray, " e"], Float[np.ndarray, " e"], Float[np.ndarray, " e"]]:
+        r"""(x, lower, upper): the distinct values and a confidence band for the distribution function of all edges.
 
         Dvoretzky-Kiefer-Wolfowitz with Massart's constant: F_m(x) +- sqrt(log(2 / (1 - level)) / (2 m)) holds for all x
         at once with probability at least ``level``; sampling without replacement only makes it safer. For one graph, or

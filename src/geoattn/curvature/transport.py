@@ -99,7 +99,7 @@ def solve_pairs(
     potentials: bool = False,
     progress: Callable[[int], object] | None = None,
 ) -> Transport:
-    """Exact W1 of the given pairs. Time grows about like n^2 per pair on complete graphs, memory like n^2 per thread."""
+    """Exact W1 of the given pairs: time about n^2 per pair on complete graphs, memory n^2 per thread."""
     count, n = len(pairs), graphs.lengths.shape[-1]
     convention = graphs.convention
     w1, denominator, distance, gap = (np.full(count, np.nan) for _ in range(4))

@@ -4,17 +4,31 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from numbers import Real
-from typing import Any, Literal, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal
 
 from geoattn.errors import GeoattnError
 
 __all__ = ["PRESETS", "Convention"]
 
-Heads = Literal["each", "mean"]
-Direction = Literal["mean", "max", "min", "product", "directed"]
-Length = Literal["w", "1/w", "-log w", "1-w", "hop"]
-Measure = Literal["markov", "exponential", "uniform"]
-Denominator = Literal["distance", "length"]
+# Editors and type checkers see the choices; at run time __post_init__ checks them, with an error that names them.
+if TYPE_CHECKING:
+    Heads = Literal["each", "mean"]
+    Direction = Literal["mean", "max", "min", "product", "directed"]
+    Length = Literal["w", "1/w", "-log w", "1-w", "hop"]
+    Measure = Literal["markov", "exponential", "uniform"]
+    Denominator = Literal["distance", "length"]
+    Alpha = float | Literal["limit"]
+    Number = float
+else:
+    Heads = Direction = Length = Measure = Denominator = Alpha = Number = object
+
+_CHOICES = {
+    "heads": ("each", "mean"),
+    "direction": ("mean", "max", "min", "product", "directed"),
+    "length": ("w", "1/w", "-log w", "1-w", "hop"),
+    "measure": ("markov", "exponential", "uniform"),
+    "denominator": ("distance", "length"),
+}
 
 
 @dataclass(frozen=True)
@@ -56,18 +70,18 @@ class Convention:
     direction: Direction = "mean"
     length: Length = "-log w"
     measure: Measure = "markov"
-    alpha: float | Literal["limit"] = 0.0
+    alpha: Alpha = 0.0
     denominator: Denominator = "distance"
-    exponent: float = 2.0
-    floor: float = 0.0
+    exponent: Number = 2.0
+    floor: Number = 0.0
     name: str = ""
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(type(self))
-        for part in ("heads", "direction", "length", "measure", "denominator"):
-            allowed = get_args(hints[part])
+        for part, allowed in _CHOICES.items():
             if getattr(self, part) not in allowed:
-                raise GeoattnError(f"Convention: {part} must be one of {', '.join(allowed)}; got {getattr(self, part)!r}.")
+                raise GeoattnError(
+                    f"Convention: {part} must be one of {', '.join(allowed)}; got {getattr(self, part)!r}."
+                )
         if self.alpha != "limit":
             _check_number("alpha", self.alpha, 0 <= _number(self.alpha) < 1, "0 <= alpha < 1, or 'limit'")
         _check_number("exponent", self.exponent, 0 < _number(self.exponent) < float("inf"), "exponent > 0")
@@ -93,7 +107,9 @@ class Convention:
         """The same convention with some parts changed; the name says which."""
         unknown = set(changes) - set(asdict(self))
         if unknown:
-            raise GeoattnError(f"Convention has no part {', '.join(sorted(unknown))}; it has {', '.join(asdict(self))}.")
+            raise GeoattnError(
+                f"Convention has no part {', '.join(sorted(unknown))}; it has {', '.join(asdict(self))}."
+            )
         return replace(self, **{"name": "", **changes})
 
     def as_dict(self) -> dict[str, Any]:

@@ -111,7 +111,9 @@ def read_weights(attention: Any, convention: Convention, mask: Any = None) -> We
     shape = batch
     if convention.heads == "mean":
         if not batch:
-            raise GeoattnError("convention with heads='mean' needs an axis of heads: attention of shape (..., h, n, n).")
+            raise GeoattnError(
+                "convention with heads='mean' needs an axis of heads: attention of shape (..., h, n, n)."
+            )
         shape = batch[:-1]
         valid = valid.reshape(*batch, n)
         if not (valid == valid[..., :1, :]).all():
@@ -150,7 +152,7 @@ def _from_networkx(graph: Any, convention: Convention) -> Float[np.ndarray, "n n
         raise GeoattnError("graph must not be a multigraph; merge parallel edges first, e.g. networkx.Graph(graph).")
     if graph.is_directed() and not convention.directed:
         raise GeoattnError("graph is directed: use a convention with direction='directed', or graph.to_undirected().")
-    return nx.to_numpy_array(graph, weight="weight", dtype=np.float64)
+    return np.asarray(nx.to_numpy_array(graph, weight="weight"), dtype=np.float64)
 
 
 def _as_array(x: Any) -> Any:

@@ -37,7 +37,9 @@ def shortest_paths(
         raise GeoattnError(f"lengths must have shape (n, n); got {distances.shape}.")
     np.fill_diagonal(distances, 0.0)
     if np.isnan(distances).any() or (distances < 0).any():
-        raise GeoattnError("lengths must be non-negative numbers, infinite where there is no edge; got a negative or NaN.")
+        raise GeoattnError(
+            "lengths must be non-negative numbers, infinite where there is no edge; got a negative or NaN."
+        )
     if not directed and not np.array_equal(distances, distances.T):
         raise GeoattnError("lengths of an undirected graph must be symmetric; pass directed=True for a directed one.")
     _native.shortest_paths(distances, directed=directed, threads=threads or default_threads())
