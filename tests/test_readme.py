@@ -1,0 +1,62 @@
+"""The README: its Python runs, its links lead somewhere, its commands and tables are those of the code."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from geoattn.graph.convention import PRESETS, Convention
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_python_example_runs():
+    (code,) = re.findall(r"```python\n(.*?)```", README, flags=re.S)
+    strict = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(strict, capture_output=True, text=True, timeout=120, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert "(4, 6, 4, 17, 17)" in done.stdout
+
+
+@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#]+?)\)", README))))
+def test_links_lead_somewhere(link):
+    if link == "benchmarks/README.md" and not (ROOT / link).exists():
+        pytest.skip("written by the benchmarks")
+    assert link.startswith("https://") or (ROOT / link).is_file()
+
+
+def test_commands_parse(run_help):
+    for line in re.findall(r"^    geoattn (.*?)(?:\s{2,}#.*)?$", README, flags=re.M):
+        verb, *options = line.split()
+        for option in (word for word in options if word.startswith("--")):
+            assert option in run_help(verb), f"geoattn {verb} has no {option}"
+
+
+@pytest.fixture
+def run_help():
+    from typer.testing import CliRunner
+
+    from geoattn.cli.app import app
+
+    return lambda verb: CliRunner().invoke(app, [verb, "--help"], env={"COLUMNS": "200"}).stdout
+
+
+def test_targets_exist():
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(
+        r"\bmake (report|test|bench|[a-z-]+)\b", " ".join(re.findall(r"`make [a-z-]+`", README))
+    ):
+        assert re.search(rf"^{target}:", makefile, flags=re.M)
+
+
+def test_the_tables_of_conventions_are_complete():
+    for preset in PRESETS:
+        assert f"| `{preset}`" in README
+    for part in Convention().as_dict():
+        if part != "name":
+            assert f"`{part}`" in README
