@@ -31,17 +31,13 @@ def draw_panel(ax: Axes, layers: list[np.ndarray], colour: str) -> None:
     for k, values in enumerate(layers):
         base = len(layers) - 1 - k
         counts, _ = np.histogram(values, BINS)
-        ax.stairs(
-            base + 0.82 * counts / counts.max(), BINS, baseline=base, fill=True, color=colour, alpha=0.85
-        )
+        ax.stairs(base + 0.82 * counts / counts.max(), BINS, baseline=base, fill=True, color=colour, alpha=0.85)
         ax.axhline(base, color="0.6", linewidth=0.6)
         mean, below = values.mean(), int((values < LOW).sum())
         ax.plot([mean, mean], [base, base + 0.82], color="black", linewidth=1.3)
         note = f"mean {mean:.2f}"
         if below:
-            note += f"\n{below} edge{'s' if below > 1 else ''} further left, to {values.min():.1f}".replace(
-                "-", "−"
-            )
+            note += f"\n{below} edge{'s' if below > 1 else ''} further left, to {values.min():.1f}".replace("-", "−")
         ax.text(LOW + 0.03, base + 0.78, note, va="top", fontsize=9, linespacing=1.4, bbox=PAPER)
     ax.set_xlim(LOW, HIGH)
     ax.set_ylim(-0.02, len(layers))

@@ -31,9 +31,7 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         b, n, _ = x.shape
-        q, k, v = (
-            self.qkv(self.norm_1(x)).reshape(b, n, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
-        )  # each (b, h, n, d)
+        q, k, v = self.qkv(self.norm_1(x)).reshape(b, n, 3, HEADS, -1).permute(2, 0, 3, 1, 4)  # each (b, h, n, d)
         weights = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-1)  # (b, h, n, n)
         x = x + self.out((weights @ v).transpose(1, 2).reshape(b, n, WIDTH))
         return x + self.mlp(self.norm_2(x)), weights
@@ -53,9 +51,7 @@ class DigitTransformer(nn.Module):
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         b = len(images)
         side = 8 // PATCH
-        patches = (
-            images.reshape(b, side, PATCH, side, PATCH).transpose(2, 3).reshape(b, side * side, PATCH * PATCH)
-        )
+        patches = images.reshape(b, side, PATCH, side, PATCH).transpose(2, 3).reshape(b, side * side, PATCH * PATCH)
         x = torch.cat([self.cls.expand(b, -1, -1), self.embed(patches)], dim=1) + self.positions
         kept = []
         for block in self.blocks:
@@ -73,9 +69,7 @@ def main() -> None:
     images = (digits.images / 16.0).astype(np.float32)
     train_x, test_x, train_y, test_y = (
         torch.from_numpy(part)
-        for part in train_test_split(
-            images, digits.target, test_size=0.2, random_state=SEED, stratify=digits.target
-        )
+        for part in train_test_split(images, digits.target, test_size=0.2, random_state=SEED, stratify=digits.target)
     )
     model = DigitTransformer()
     steps = EPOCHS * -(-len(train_x) // BATCH)

@@ -62,7 +62,8 @@ struct Backward {
     namespace isa {                                                                      \
     void solve(Job& job);                                                                \
     void pull_back(const Backward& backward);                                            \
-    void shortest_paths(double* distances, int n, bool directed, int threads);           \
+    void shortest_paths(double* distances, int n, bool directed, int threads,            \
+                        const std::atomic<bool>& stop);                                  \
     }
 GEOATTN_DECLARE(baseline)
 GEOATTN_DECLARE(v3)

@@ -36,12 +36,13 @@ struct Matrix {
 };
 
 // Floyd-Warshall in place, in float64 with no threshold: an edge of 1e-300 counts. Tiles keep large graphs in cache.
-inline void all_pairs(Matrix& d, bool directed, int threads) {
+inline void all_pairs(Matrix& d, bool directed, int threads, const std::atomic<bool>& stop) {
     const int n = d.n;
     for (int i = 0; i < n; ++i) d[i][i] = 0;
     const int tile = n <= 512 ? n : 128, tiles = (n + tile - 1) / tile;
     // relax rows of tile I, columns of tile J, through the nodes of tile K
     auto relax_tile = [&](int I, int J, int K) {
+        if (stop.load(std::memory_order_relaxed)) return;
         const int j0 = J * tile, width = std::min(d.stride, j0 + tile) - j0;
         for (int k = K * tile; k < std::min(n, (K + 1) * tile); ++k)
             for (int i = I * tile; i < std::min(n, (I + 1) * tile); ++i)

@@ -146,7 +146,7 @@ NB_MODULE(_native, m) {
         [](Array<double, 2> distances, bool directed, int threads) {
             Job job;
             supervise(job, nb::none(), [&] {
-                GEOATTN_CALL(shortest_paths)(distances.data(), int(distances.shape(0)), directed, threads);
+                GEOATTN_CALL(shortest_paths)(distances.data(), int(distances.shape(0)), directed, threads, job.stop);
             });
         },
         "distances"_a.noconvert(), nb::kw_only(), "directed"_a, "threads"_a,

@@ -48,7 +48,8 @@ inline std::vector<int> similar_order(const std::vector<int>& nodes, const doubl
     return order;
 }
 
-inline Network build_network(const Prepared& p, const std::vector<int>& nodes, std::vector<int>& label, bool directed, int threads) {
+inline Network build_network(const Prepared& p, const std::vector<int>& nodes, std::vector<int>& label, bool directed, int threads,
+                             const std::atomic<bool>& stop) {
     Network net;
     net.directed = directed;
     const Matrix& d = p.distances;
@@ -72,6 +73,7 @@ inline Network build_network(const Prepared& p, const std::vector<int>& nodes, s
     for (int a = 0; a < net.n; ++a)
         for (int b = 0; b < net.n; ++b) back[b][a] = between[a][b] = d[net.members[a]][net.members[b]];
     parallel_for(net.n > 256 ? threads : 1, net.n, [&](int a) {
+        if (stop.load(std::memory_order_relaxed)) return;
         for (int b = 0; b < net.n; ++b) {
             double& edge = net.out[a][b];
             if (edge < INF && (edge > between[a][b] || matched(between[a], back[b], between.stride, edge))) edge = INF;
@@ -101,7 +103,7 @@ inline Prepared prepare(const Job& job, std::int64_t g, int threads) {
                 parent[find(parent, u)] = find(parent, v);
             }
     p.distances = p.lengths;
-    all_pairs(p.distances, job.directed, threads);
+    all_pairs(p.distances, job.directed, threads, job.stop);
 
     p.part.assign(n, -1);
     p.label.assign(n, -1);
@@ -125,7 +127,7 @@ inline Prepared prepare(const Job& job, std::int64_t g, int threads) {
             nodes = sorted;
         }
         p.network_of_part[id] = int(p.networks.size());
-        p.networks.push_back(build_network(p, nodes, p.label, job.directed, threads));
+        p.networks.push_back(build_network(p, nodes, p.label, job.directed, threads, job.stop));
     }
     return p;
 }

@@ -15,22 +15,33 @@ constexpr double GOOD_ENOUGH = 1e-11;
 // ... and above which there is no value.
 constexpr double PROMISED = 1e-9;
 
-// The measure of a node on the classes of its network, as integers. What rounding leaves over goes to the node itself, so
-// that no mass has to travel for it. Mass outside the network stays where it is: `solve_part` checks that it may.
+// The measure of a node on the classes of its network, as integers. What the row lacks of one is spread in proportion, as
+// dividing by the sum would do, but exactly: equal entries stay equal and zeros stay zero. Mass outside the network stays
+// where it is: `solve_part` checks that it may.
 template <class Mass>
-void round_measure(const double* measure, const Prepared& p, int part, int node, int n, double whole, Mass* mass) {
+void round_measure(const double* measure, const Prepared& p, int part, int n, double whole, Mass* mass) {
     double outside = 0;
     Mass inside = 0;
+    int largest = -1;
     for (int v = 0; v < n; ++v) {
         if (p.part[v] != part) {
             outside += measure[v];
-        } else {
-            const Mass m = Mass(measure[v] * whole + 0.5);
-            mass[p.label[v]] += m;
-            inside += m;
+            continue;
         }
+        const Mass m = Mass(measure[v] * whole + 0.5);
+        mass[p.label[v]] += m;
+        inside += m;
+        if (largest < 0 || measure[v] > measure[largest]) largest = v;
     }
-    mass[p.label[node]] += Mass((1.0 - outside) * whole) - inside;
+    Mass lack = Mass((1.0 - outside) * whole) - inside;
+    const double spread = as_double(lack);
+    for (int v = 0; v < n; ++v) {
+        if (p.part[v] != part) continue;
+        const Mass share = Mass(spread * measure[v]);
+        mass[p.label[v]] += share;
+        lack -= share;
+    }
+    mass[p.label[largest]] += lack;
 }
 
 struct Pair {
@@ -50,7 +61,7 @@ template <class Mass> struct Masses {
           data(named.size() * std::size_t(classes), 0) {
         const double* measures = job.measures + g * std::size_t(job.n) * job.n;
         for (std::size_t k = 0; k < named.size(); ++k)
-            round_measure(measures + std::size_t(named[k]) * job.n, p, part, named[k], job.n, whole, &data[k * classes]);
+            round_measure(measures + std::size_t(named[k]) * job.n, p, part, job.n, whole, &data[k * classes]);
     }
     const Mass* operator[](int slot) const { return &data[std::size_t(slot) * classes]; }
 };
@@ -65,7 +76,7 @@ Answer answer(Tree& tree, const Network& net, const Masses<Mass>& masses, int fr
               const std::atomic<bool>& stop) {
     const Mass *m = masses[from], *l = masses[to];
     tree.reroot(source);
-    Answer result{tree.solve(m, l, source, sink, masses.idle, stop)};
+    Answer result{tree.solve(m, l, source, sink, masses.idle, 4.0 * net.n, stop)};
     if (result.outcome != Outcome::optimal) return result;
     double moved = idle * masses.whole;
     for (int v = 0; v < net.n; ++v) moved += std::max(0.0, as_double(m[v] - l[v]));
@@ -151,6 +162,7 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, std::vector
 void solve_graph(Job& job, std::int64_t g, int threads) {
     if (job.offsets[g] == job.offsets[g + 1]) return;
     const Prepared p = prepare(job, g, threads);
+    if (job.stop.load(std::memory_order_relaxed)) return;
     std::vector<std::vector<Pair>> work(p.networks.size());
     for (std::int64_t e = job.offsets[g]; e < job.offsets[g + 1]; ++e) {
         const int x = job.pairs[2 * e], y = job.pairs[2 * e + 1];
@@ -193,10 +205,10 @@ void solve(Job& job) {
     }
 }
 
-void shortest_paths(double* distances, int n, bool directed, int threads) {
+void shortest_paths(double* distances, int n, bool directed, int threads, const std::atomic<bool>& stop) {
     Matrix d(n);
     for (int i = 0; i < n; ++i) std::copy(distances + std::size_t(i) * n, distances + std::size_t(i + 1) * n, d[i]);
-    all_pairs(d, directed, threads);
+    all_pairs(d, directed, threads, stop);
     for (int i = 0; i < n; ++i) std::copy(d[i], d[i] + n, distances + std::size_t(i) * n);
 }
 

@@ -74,7 +74,8 @@ template <class Mass, int WORDS, class Real> class Tree {
     }
 
     // Solve for the supplies from - to (+ idle on the pair itself).
-    Outcome solve(const Mass* from, const Mass* to, int source, int sink, Mass idle, const std::atomic<bool>& stop) {
+    Outcome solve(const Mass* from, const Mass* to, int source, int sink, Mass idle, double negligible,
+                  const std::atomic<bool>& stop) {
         load(from, to, source, sink, idle);
         const long limit = 200000 + 2000L * n_;
         for (long pivots = 0, still = 0;; ++pivots) {
@@ -82,7 +83,12 @@ template <class Mass, int WORDS, class Real> class Tree {
             if (v < 0) return Outcome::optimal;
             if (still > 2 * n_) v = any_uphill();  // ties: a random choice leaves every cycle
             const double step = pivot(v);
-            if (step == INF) return Outcome::unbounded;
+            if (step == INF) {
+                // In a directed graph what rounding left over may have no way to go; it is not mass.
+                if (std::fabs(as_double(node_[v].flow)) > negligible) return Outcome::unbounded;
+                urgency_[v] = 0;
+                continue;
+            }
             still = step > 0 ? 0 : still + 1;
             if (pivots > limit) return Outcome::stalled;
             if (pivots % 1024 == 1023 && stop.load(std::memory_order_relaxed)) return Outcome::stopped;

@@ -48,9 +48,7 @@ def run_help():
 
 def test_targets_exist():
     makefile = (ROOT / "Makefile").read_text()
-    for target in re.findall(
-        r"\bmake (report|test|bench|[a-z-]+)\b", " ".join(re.findall(r"`make [a-z-]+`", README))
-    ):
+    for target in re.findall(r"\bmake (report|test|bench|[a-z-]+)\b", " ".join(re.findall(r"`make [a-z-]+`", README))):
         assert re.search(rf"^{target}:", makefile, flags=re.M)
 
 

@@ -172,9 +172,7 @@ def cite(*methods: Any) -> str:
     if unknown:
         raise GeoattnError(f"no method {unknown[0]!r} to cite: expected one of {', '.join(METHODS)}.")
     keys = ["geoattn"] + [key for name in names or METHODS for key in METHODS[name]]
-    return "\n\n".join(
-        f"% {what}\n{bibtex}" for what, bibtex in (_ENTRIES[key] for key in dict.fromkeys(keys))
-    )
+    return "\n\n".join(f"% {what}\n{bibtex}" for what, bibtex in (_ENTRIES[key] for key in dict.fromkeys(keys)))
 
 
 def _names(method: Any) -> list[str]:

@@ -24,9 +24,7 @@ def process() -> Callable[..., subprocess.CompletedProcess[str]]:
 
     def start(*args: Any, **extra: Any) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "geoattn", *map(str, args)]
-        return subprocess.run(
-            command, text=True, timeout=120, **{"capture_output": "stdout" not in extra, **extra}
-        )
+        return subprocess.run(command, text=True, timeout=120, **{"capture_output": "stdout" not in extra, **extra})
 
     return start
 

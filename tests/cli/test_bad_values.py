@@ -103,10 +103,7 @@ def test_bad_choices(process):
     # in a process of its own: here the type checker of the tests would speak first
     done = process("curvature", "--length", "w^2")
     assert (done.returncode, done.stdout) == (2, "")
-    assert (
-        done.stderr
-        == "geoattn: error: Convention: length must be one of w, 1/w, -log w, 1-w, hop; got 'w^2'.\n"
-    )
+    assert done.stderr == "geoattn: error: Convention: length must be one of w, 1/w, -log w, 1-w, hop; got 'w^2'.\n"
 
 
 def test_a_mask_that_does_not_fit(run, attention, tmp_path):

@@ -24,9 +24,7 @@ def test_the_embedded_sample_has_a_table_the_convention_and_the_time(run):
     assert "embedded sample: 4 layers, 6 samples, 4 heads, 17 tokens" in result.stdout
     for word in ("mean", "min", "max", "negative", "distance to 1", "edges", "max gap"):
         assert word in result.stdout
-    assert (
-        "convention markov: S = (A + A^T) / 2; edge length -log S; measure the attention row" in result.stdout
-    )
+    assert "convention markov: S = (A + A^T) / 2; edge length -log S; measure the attention row" in result.stdout
     assert " s on " in result.stdout
 
 
@@ -145,9 +143,7 @@ def test_out_holds_all_edges_and_a_histogram_per_layer(run, tmp_path):
     ]
     assert len(table) == 4 * 6 * 4 * 136
     expected = ga.ollivier_ricci(load_sample())
-    row = table[
-        (table.layer == "2") & (table["sample"] == 3) & (table["head"] == 1) & (table.i == 4) & (table.j == 9)
-    ]
+    row = table[(table.layer == "2") & (table["sample"] == 3) & (table["head"] == 1) & (table.i == 4) & (table.j == 9)]
     assert row.kappa.item() == pytest.approx(expected.kappa[2, 3, 1, 4, 9], abs=1e-12)
     assert set(table.status) == {"solved"}
     assert (out / names[1]).read_bytes().startswith(b"\x89PNG")

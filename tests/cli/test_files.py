@@ -56,9 +56,7 @@ def test_safetensors_in_every_float(run, attention, tmp_path, dtype):
     from safetensors.torch import save_file
 
     tensor = torch.from_numpy(attention(2, 3, 9, 9, dtype=np.float64)).to(getattr(torch, dtype))
-    save_file(
-        {"attn": tensor, "bias": torch.zeros(9), "embed": torch.zeros(4, 9)}, tmp_path / "a.safetensors"
-    )
+    save_file({"attn": tensor, "bias": torch.zeros(9), "embed": torch.zeros(4, 9)}, tmp_path / "a.safetensors")
     found = means(run("curvature", tmp_path / "a.safetensors", "--json"))
     assert found == {"attn": pytest.approx(ga.ollivier_ricci(tensor).values().mean(), abs=1e-12)}
 
@@ -110,9 +108,7 @@ def make_bad(kind: str, folder, attention):
         damaged(path, whole, 0.02)
     if problem == "flipped":
         middle = len(whole) // 2
-        path.write_bytes(
-            whole[:middle] + bytes(b ^ 0xFF for b in whole[middle : middle + 50]) + whole[middle + 50 :]
-        )
+        path.write_bytes(whole[:middle] + bytes(b ^ 0xFF for b in whole[middle : middle + 50]) + whole[middle + 50 :])
     return path, "damaged, truncated, or not a"
 
 
@@ -168,8 +164,5 @@ def test_a_file_without_attention(run, tmp_path):
 
     save_file({"weight": np.zeros((3, 4), np.float32)}, tmp_path / "a.safetensors")
     np.savez(tmp_path / "a.npz")
-    assert (
-        "no tensor has shape (..., n, n); got weight (3, 4)"
-        in run("curvature", tmp_path / "a.safetensors").stderr
-    )
+    assert "no tensor has shape (..., n, n); got weight (3, 4)" in run("curvature", tmp_path / "a.safetensors").stderr
     assert "holds no array" in run("curvature", tmp_path / "a.npz").stderr

@@ -65,9 +65,7 @@ def assert_brackets(attention, convention, **options):
     nothing = np.isnan(exact.kappa)
     for bound in (bounds.lower, bounds.upper):
         np.testing.assert_array_equal(np.isnan(bound), nothing)
-    room = (
-        1e-9 * np.maximum(1, np.abs(exact.kappa)) * (np.abs(exact.kappa) > 1e3)
-    )  # the exact value's own rounding
+    room = 1e-9 * np.maximum(1, np.abs(exact.kappa)) * (np.abs(exact.kappa) > 1e3)  # the exact value's own rounding
     assert (nothing | (bounds.lower <= exact.kappa + room)).all()
     assert (nothing | (exact.kappa <= bounds.upper + room)).all()
     return exact, bounds
@@ -167,9 +165,9 @@ def test_causal_attention_with_a_plan_is_solved_and_without_one_has_no_value():
 def test_negative_weights_and_wrong_settings_are_refused():
     with pytest.raises(ga.GeoattnError, match="must not be negative"):
         ga.curvature_bounds(np.array([[0.5, 0.5], [1.5, -0.5]]))
-    with pytest.raises(ga.GeoattnError, match="'all' or a positive number"):
+    with pytest.raises(ga.GeoattnError, match="'all' or"):
         ga.curvature_bounds(np.full((3, 3), 1 / 3), edges=0)
-    with pytest.raises(ga.GeoattnError, match="Sinkhorn steps"):
+    with pytest.raises(ga.GeoattnError, match="steps must be a whole number"):
         ga.curvature_bounds(np.full((3, 3), 1 / 3), steps=-1)
 
 

@@ -57,9 +57,7 @@ def test_cliques_on_a_ring_are_found(sizes, preset):
     graph = nx.disjoint_union_all([nx.complete_graph(k) for k in sizes])
     first = np.cumsum((0, *sizes[:-1]))
     graph.add_edges_from((int(a), int(b)) for a, b in zip(first, np.roll(first, -1) + 1, strict=True))
-    convention = (
-        ga.Convention(length="hop", measure="uniform", alpha=0.5) if preset == "hop-uniform" else preset
-    )
+    convention = ga.Convention(length="hop", measure="uniform", alpha=0.5) if preset == "hop-uniform" else preset
     found = ga.ricci_communities(graph, choose="modularity", convention=convention, iterations=8)
     np.testing.assert_array_equal(found.best.labels, np.repeat(np.arange(len(sizes)), sizes))
     assert found.best.modularity == pytest.approx(

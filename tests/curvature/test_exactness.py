@@ -8,6 +8,7 @@ of them disagrees, the exact solver decides, and it never may disagree.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 
 import numpy as np
@@ -48,6 +49,10 @@ class Tally(Counter):
 def agree(graph: Problem, x: int, y: int, result: ga.Curvature, g: int, solver: str, where: str, tally: Tally) -> None:
     """Compare one edge with one solver; a solver that disagrees is overruled only by the exact one."""
     ours, status = float(result.kappa[g, x, y]), Status(int(result.status[g, x, y])).name.lower()
+    if status == "uncertain":  # not certified to 1e-9, so there must be no number; `finish` counts these
+        assert np.isnan(ours), where
+        tally["uncertain"] += 1
+        return
     try:
         reference, expected = graph.kappa(x, y, solver)
     except ArithmeticError:  # the reference gave up
@@ -100,6 +105,12 @@ def compare(
         tally["edges"] += len(pairs)
 
 
+def finish(tally: Tally, may_be_uncertain: bool = False) -> None:
+    """Edges that the engine cannot certify are few, and only where lengths span thirty orders of magnitude."""
+    assert tally["uncertain"] <= (0.001 * tally["edges"] if may_be_uncertain else 0)
+    assert tally["graphs"]
+
+
 def presets_of(family: str) -> tuple[str, ...]:
     return PRESETS if family in ATTENTION else GRC
 
@@ -140,6 +151,7 @@ def test_plan_is_large_enough():
 @pytest.mark.parametrize("family", [*ATTENTION, *WEIGHTS])
 def test_all_edges_of_small_graphs(family, record_property):
     tally = sweep(family, SMALL)
+    finish(tally, family.startswith("powers-large"))
     record_property("compared", dict(tally))
     record_property("largest error", tally.worst)
 
@@ -151,6 +163,7 @@ def test_some_edges_of_large_graphs(family):
     for preset in presets_of(family):
         for n, count in counts_of(family, LARGE).items():
             compare(draw(family, n, count), preset, family, tally, sample=8, highs=int(n < 40), exact=int(n < 20))
+    finish(tally)
 
 
 @pytest.mark.slow
@@ -159,11 +172,12 @@ def test_some_edges_of_large_graphs(family):
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_wide_sweep(family, seed):
     """The same on other graphs: 33,000 more, and larger ones with more edges."""
-    sweep(family, SMALL, seed)
+    finish(sweep(family, SMALL, seed), family.startswith("powers-large"))
     tally = Tally()
     for preset in presets_of(family):
         for n in (10, 13, 16, 20, 32, 40, 49, 63, 65, 66, 100):
             compare(draw(family, n, 2, seed), preset, family, tally, sample=40, highs=2, exact=int(n < 20))
+    finish(tally, family.startswith("powers-large"))
 
 
 # ---- precision of the input
@@ -265,18 +279,45 @@ def test_directed(name):
 # ---- special cases by hand
 
 
-def test_more_than_256_tokens():
+@pytest.mark.parametrize("family", ["softmax-1", "causal_sharp", "few", "with_zeros", "levels"])
+def test_more_than_256_tokens(family):
     """Above 256 tokens the size of the kernel's sets is only known at run time."""
-    for family in ("softmax-1", "causal_sharp", "few", "with_zeros", "ties"):
-        attention = draw(family, 300, 1)[0]
-        for convention in (*PRESETS, DIRECTED["-log w"]):
-            graph = problem(attention, convention)
-            result = ga.ollivier_ricci(attention, convention, edges=4, threads=2)
-            assert len(result.index) == 4
-            for (x, y), ours, status in zip(result.index, result.kappa, result.status, strict=True):
-                reference, expected = graph.kappa(x, y, "pot")
-                assert Status(int(status)).name.lower() == expected
-                assert error(ours, reference) <= TOLERANCE, (family, convention, x, y, ours, reference)
+    attention = draw(family, 300, 1)[0]
+    for convention in (*PRESETS, DIRECTED["-log w"]):
+        graph = problem(attention, convention)
+        result = ga.ollivier_ricci(attention, convention, edges=4, threads=2)
+        assert len(result.index) == 4
+        for (x, y), ours, status in zip(result.index, result.kappa, result.status, strict=True):
+            reference, expected = graph.kappa(x, y, "pot")
+            assert Status(int(status)).name.lower() == expected
+            assert error(ours, reference) <= TOLERANCE, (convention, x, y, ours, reference)
+
+
+TIES = [
+    ("ties", 200, "directed"), ("ties", 300, "directed"), ("sparse_ties", 200, "directed"), ("sparse_ties", 300, "hop"),
+    ("sparse_ties", 400, "hop"), ("ties", 300, "markov"), ("ties", 300, "grc-0.6"), ("circulant", 300, "markov"),
+    ("blocks", 300, "grc-0.5"), ("ring", 300, "hop"), ("ring", 300, "directed"), ("dyadic", 300, "hop"),
+    ("dyadic", 300, "directed"), ("causal", 300, "hop"), ("one_hot", 300, "hop"), ("tree", 300, "hop"),
+    ("duplicates", 300, "markov"), ("uniform", 300, "grc-0.6"), ("equal_rows", 300, "directed"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("family", "n", "name"), TIES)
+def test_ties_do_not_stall(family, n, name):
+    """Equal lengths make most steps of a simplex method stand still; it must get on all the same."""
+    attention = draw(family, n, 1)[0]
+    convention = DIRECTED["-log w"] if name == "directed" else Convention.of(name)
+    start = time.process_time()
+
+    def watch(done: int, total: int) -> None:
+        assert time.process_time() - start < 20, f"stalled: {done} of {total} edges after 20 seconds"
+
+    result = ga.ollivier_ricci(attention, convention, edges=5, threads=1, progress=watch)
+    graph = problem(attention, convention)
+    for (x, y), ours, status in zip(result.index, result.kappa, result.status, strict=True):
+        reference, expected = graph.kappa(x, y, "pot")
+        assert Status(int(status)).name.lower() == expected
+        assert error(ours, reference) <= TOLERANCE, (x, y, ours, reference)
 
 
 def far_cluster(far: float) -> np.ndarray:
@@ -308,7 +349,10 @@ def test_small_masses_far_away(tiny):
     result = ga.ollivier_ricci(attention, convention)
     graph = problem(attention, convention)
     for x, y in graph.pairs():
-        assert error(result.kappa[x, y], graph.kappa(x, y, "exact")[0]) <= TOLERANCE
+        if tiny <= 1e-30 and result.status[x, y] == Status.UNCERTAIN:  # beyond the precision of masses: no value
+            assert np.isnan(result.kappa[x, y])
+        else:
+            assert error(result.kappa[x, y], graph.kappa(x, y, "exact")[0]) <= TOLERANCE
 
 
 @pytest.mark.parametrize("length", ["-log w", "hop", "1-w"])
@@ -379,11 +423,14 @@ def test_causal_directed_strict_first_row():
     assert np.isnan(result.kappa[0, 1:]).all()
 
 
-def test_large_weights_raise_no_warning():
-    """exp(-w^2) of huge weights is 0, without a word."""
-    for large in (1e20, 1e160, 1e200, 1e300):
-        weights = large * draw("thousands", 5, 1)[0] / 5e3
-        result = ga.ollivier_ricci(weights, "grc-0.6")
-        reference = problem(weights, "grc-0.6")
-        for x, y in reference.pairs():
+@pytest.mark.parametrize("large", [1e20, 1e39, 1e100, 1e160, 1e200, 1e300])
+def test_large_weights(large):
+    """exp(-w^2) is 0 without a word (warnings are errors); beyond the range of sums there is no value, never an infinite one."""
+    weights = draw("thousands", 5, 1)[0] / 5e3 * large
+    result = ga.ollivier_ricci(weights, "grc-0.6")
+    reference = problem(weights, "grc-0.6")
+    for x, y in reference.pairs():
+        if large >= 1e300 and result.status[x, y] != Status.SOLVED:
+            assert np.isnan(result.kappa[x, y])
+        else:
             assert error(result.kappa[x, y], reference.kappa(x, y, "exact")[0]) <= TOLERANCE

@@ -40,11 +40,7 @@ def test_equals_graphriccicurvature_with_other_steps_and_surgery(preset):
     references = json.loads((REFERENCES / f"flow-{VERSIONS[preset]}.json").read_text())
     cut, period = references["surgery"]["cut"], references["surgery"]["period"]
     for expected in references["flows"]:
-        surgery = (
-            (lambda lengths: np.where(lengths > cut, np.inf, lengths), period)
-            if expected["surgery"]
-            else None
-        )
+        surgery = (lambda lengths: np.where(lengths > cut, np.inf, lengths), period) if expected["surgery"] else None
         options = {"iterations": expected["iterations"], "step": float(expected["step"]), "surgery": surgery}
         assert_same_flow(ga.ricci_flow(stored(expected["graph"]), preset, **options), expected)
 
@@ -113,9 +109,7 @@ def test_permuting_the_nodes_permutes_the_flow():
 
 def test_networkx_in_and_out():
     graph = nx.Graph()
-    graph.add_weighted_edges_from(
-        [("a", "b", 1.0), ("b", "c", 2.0), ("c", "d", 1.0), ("a", "c", 1.5), ("x", "y", 1.0)]
-    )
+    graph.add_weighted_edges_from([("a", "b", 1.0), ("b", "c", 2.0), ("c", "d", 1.0), ("a", "c", 1.5), ("x", "y", 1.0)])
     flow = ga.ricci_flow(graph, iterations=2)
     assert flow.nodes == ("a", "b", "c", "d", "x", "y")
     np.testing.assert_array_equal(flow.inside, [True] * 4 + [False] * 2)
@@ -132,9 +126,7 @@ def test_the_first_of_two_equally_large_components_and_a_mask():
         weights[i, j] = weights[j, i] = 1.0
     np.testing.assert_array_equal(np.flatnonzero(ga.ricci_flow(weights, iterations=1).inside), [0, 2, 4])
     mask = np.array([True, True, True, True, False, True, True])
-    np.testing.assert_array_equal(
-        np.flatnonzero(ga.ricci_flow(weights, iterations=1, mask=mask).inside), [1, 3, 5]
-    )
+    np.testing.assert_array_equal(np.flatnonzero(ga.ricci_flow(weights, iterations=1, mask=mask).inside), [1, 3, 5])
 
 
 def triangle():

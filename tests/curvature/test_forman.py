@@ -34,9 +34,7 @@ def literal(weights, kind):
                 rest = [weights[i, v] for v in near[i] - {j}] + [weights[j, v] for v in near[j] - {i}]
                 result[i, j] = 2 - sum(np.sqrt(w / other) for other in rest)
             elif kind == "augmented":
-                rest = [weights[i, v] for v in near[i] - {j} - shared] + [
-                    weights[j, v] for v in near[j] - {i} - shared
-                ]
+                rest = [weights[i, v] for v in near[i] - {j} - shared] + [weights[j, v] for v in near[j] - {i} - shared]
                 result[i, j] = 2 + len(shared) * w**2 - sum(np.sqrt(w / other) for other in rest)
             elif min(di, dj) == 1:
                 result[i, j] = 0
@@ -122,9 +120,7 @@ def test_equals_graphriccicurvature(kind):
         with pytest.warns(ga.DegenerateCurvatureWarning) if flat else contextlib.nullcontext():
             found = ga.forman_ricci(stored[name], kind)
         i, j = np.array(expected["edges"]).T
-        np.testing.assert_allclose(
-            found.kappa[i, j], expected[METHODS[kind]], rtol=1e-10, atol=1e-10, err_msg=name
-        )
+        np.testing.assert_allclose(found.kappa[i, j], expected[METHODS[kind]], rtol=1e-10, atol=1e-10, err_msg=name)
         assert found.edges == len(i)
         if kind == "balanced":
             np.testing.assert_allclose(found.nodes(), expected["nodes"], atol=1e-12, err_msg=name)
@@ -146,9 +142,7 @@ def test_batches_masks_and_tensors(kind):
         for b in range(3):
             one = attention[a, b].astype(np.float32).astype(float)[np.ix_(mask[a], mask[a])]
             expected = literal((one + one.T) / 2, kind)
-            np.testing.assert_allclose(
-                found.kappa[a, b][np.ix_(mask[a], mask[a])], expected, rtol=1e-9, atol=1e-9
-            )
+            np.testing.assert_allclose(found.kappa[a, b][np.ix_(mask[a], mask[a])], expected, rtol=1e-9, atol=1e-9)
     assert np.isnan(found.kappa[1, :, 5:]).all()
 
 

@@ -168,9 +168,9 @@ def test_transport_on_a_line_is_the_distance_of_the_quantiles():
     [
         ({"regularisation": 0.0}, "regularisation must be a positive number"),
         ({"tolerance": -1.0}, "tolerance must be a positive number"),
-        ({"iterations": 0}, "iterations must be a positive whole number"),
-        ({"check": 0}, "check must be a positive whole number"),
-        ({"edges": -3}, "'all' or a positive number"),
+        ({"iterations": 0}, "iterations must be a whole number of at least 1"),
+        ({"check": 0}, "check must be a whole number of at least 1"),
+        ({"edges": -3}, "'all' or"),
     ],
 )
 def test_wrong_settings_are_refused(options, message):

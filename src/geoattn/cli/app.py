@@ -58,9 +58,7 @@ def _guarded(run: Any) -> int:
     except GeoattnError as error:
         return _say(f"error: {error}", BAD_INPUT)
     except MemoryError as error:
-        return _say(
-            f"error: not enough memory ({error or 'no detail'}). Sample edges with --edges N.", BAD_INPUT
-        )
+        return _say(f"error: not enough memory ({error or 'no detail'}). Sample edges with --edges N.", BAD_INPUT)
     except OSError as error:
         _abandon_stdout()
         return _say(f"error: cannot write the output: {error.strerror or error}.", BAD_INPUT)
@@ -71,9 +69,7 @@ def _guarded(run: Any) -> int:
         context = getattr(error, "ctx", None)
         hint = f" Try '{context.command_path} --help'." if context else ""
         message = error.format_message()  # pyright: ignore[reportAttributeAccessIssue]
-        return (
-            _say(f"error: {message}{hint}", BAD_INPUT) if message else BAD_INPUT
-        )  # no message: help was shown
+        return _say(f"error: {message}{hint}", BAD_INPUT) if message else BAD_INPUT  # no message: help was shown
 
 
 def _say(message: str, code: int) -> int:

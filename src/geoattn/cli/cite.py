@@ -14,9 +14,7 @@ __all__ = ["cite"]
 def cite(
     methods: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[METHOD]...", help=f"Of these: {', '.join(citations.METHODS)}.", show_default=False
-        ),
+        typer.Argument(metavar="[METHOD]...", help=f"Of these: {', '.join(citations.METHODS)}.", show_default=False),
     ] = None,
 ) -> None:
     """Print BibTeX of geoattn and of the methods used (all, or those named)."""

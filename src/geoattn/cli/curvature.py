@@ -36,9 +36,7 @@ def curvature(
         ),
     ] = None,
     convention: Annotated[str, typer.Option(help="markov, hop, grc-0.5 or grc-0.6.")] = "markov",
-    edges: Annotated[
-        str, typer.Option(help="all, or how many edges to draw from each map.", metavar="all|N")
-    ] = "all",
+    edges: Annotated[str, typer.Option(help="all, or how many edges to draw from each map.", metavar="all|N")] = "all",
     key: Annotated[list[str] | None, typer.Option(help="Array to read from FILE; may be repeated.")] = None,
     axes: Annotated[
         str | None,
@@ -46,9 +44,7 @@ def curvature(
     ] = None,
     mask: Annotated[
         Path | None,
-        typer.Option(
-            help=".npy, true for a real token: (n,), (sample, n) or (sample, head, n).", show_default=False
-        ),
+        typer.Option(help=".npy, true for a real token: (n,), (sample, n) or (sample, head, n).", show_default=False),
     ] = None,
     heads: Annotated[str | None, _part("each or mean.")] = None,
     direction: Annotated[str | None, _part("mean, max, min, product or directed.")] = None,
@@ -56,9 +52,7 @@ def curvature(
         str | None, _part("w, 1/w, '-log w', 1-w or hop. With a leading dash: --length='-log w'.")
     ] = None,
     measure: Annotated[str | None, _part("markov, exponential or uniform.")] = None,
-    alpha: Annotated[
-        str | None, _part("Mass kept on the token, 0 <= alpha < 1; or limit (Lin-Lu-Yau).")
-    ] = None,
+    alpha: Annotated[str | None, _part("Mass kept on the token, 0 <= alpha < 1; or limit (Lin-Lu-Yau).")] = None,
     denominator: Annotated[str | None, _part("distance or length.")] = None,
     exponent: Annotated[float | None, _part("Of the exponential measure.")] = None,
     floor: Annotated[float | None, _part("Curvature is 0 where the denominator is below it.")] = None,

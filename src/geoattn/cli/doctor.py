@@ -152,9 +152,7 @@ def _gradient() -> tuple[float, float]:
 
     from geoattn.curvature.loss import curvature_loss
 
-    logits = torch.randn(
-        6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
-    ).requires_grad_()
+    logits = torch.randn(6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
     step = torch.randn(6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) * 1e-5
     (slope,) = torch.autograd.grad(curvature_loss(logits.softmax(-1)), logits)
     with torch.no_grad():
@@ -192,6 +190,4 @@ def _print(about: dict[str, Any], versions: dict[str, str | None], checks: list[
     for check in checks:
         mark = ("pass", "green") if check.passed else ("FAIL", "bold red")
         console.print(Text.assemble(mark, f"  {check.name}: {check.detail}"))
-    console.print(
-        "healthy" if all(check.passed for check in checks) else "something is wrong: see FAIL above"
-    )
+    console.print("healthy" if all(check.passed for check in checks) else "something is wrong: see FAIL above")

@@ -48,9 +48,7 @@ def result_files(solved: Sequence[LayerCurvature], summary: dict[str, Any]) -> d
         for table in tables:
             table[column] = table[column].cat.set_categories(categories)
     table = pa.Table.from_pandas(pd.concat(tables, ignore_index=True), preserve_index=False)
-    table = table.replace_schema_metadata(
-        {**(table.schema.metadata or {}), b"geoattn": json.dumps(summary).encode()}
-    )
+    table = table.replace_schema_metadata({**(table.schema.metadata or {}), b"geoattn": json.dumps(summary).encode()})
     file = BytesIO()
     pq.write_table(table, file, compression="zstd")
     files = {"curvature.parquet": file.getvalue()}

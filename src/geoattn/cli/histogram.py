@@ -66,6 +66,4 @@ def draw_histogram(ax: Axes, values: Sequence[np.ndarray]) -> None:
     if below:
         ax.plot([], [], "<", color=_GREY, markersize=5, label=f"{below:,} more down to {every.min():.3g}")
     # above the axes, where it cannot hide data
-    ax.legend(
-        fontsize=8, frameon=False, loc="lower left", bbox_to_anchor=(-0.01, 0.99), ncols=4, borderaxespad=0
-    )
+    ax.legend(fontsize=8, frameon=False, loc="lower left", bbox_to_anchor=(-0.01, 0.99), ncols=4, borderaxespad=0)

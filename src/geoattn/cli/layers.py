@@ -155,9 +155,7 @@ def _table(result: Curvature, name: str) -> pd.DataFrame:
     import pandas as pd
 
     table = result.to_pandas()
-    if (
-        len(result.shape) < 5
-    ):  # heads averaged: the axes are layer and sample, which to_pandas calls layer and head
+    if len(result.shape) < 5:  # heads averaged: the axes are layer and sample, which to_pandas calls layer and head
         table = table.rename(columns={"head": "sample"})
     table["layer"] = pd.Categorical([name] * len(table), categories=[name])
     for column in ("sample", "head", "i", "j"):

@@ -65,10 +65,7 @@ def print_table(
     def say(line: Text | str) -> None:
         console.print(line, soft_wrap=in_a_file)  # a file gets whole lines
 
-    by_head = (
-        max(len(layer.heads) for layer in solved) > 1
-        and sum(len(layer.heads) for layer in solved) <= _MOST_ROWS
-    )
+    by_head = max(len(layer.heads) for layer in solved) > 1 and sum(len(layer.heads) for layer in solved) <= _MOST_ROWS
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("layer")
     if by_head:
@@ -77,9 +74,7 @@ def print_table(
         table.add_column(column, justify="right", no_wrap=True)
     for layer in solved:
         head = ["all"] if by_head else []
-        table.add_row(
-            Text(printable(layer.name)), *head, *_cells(layer.summary), style="bold" if by_head else ""
-        )
+        table.add_row(Text(printable(layer.name)), *head, *_cells(layer.summary), style="bold" if by_head else "")
         for k, summary in enumerate(layer.heads if by_head else []):
             last = k == len(layer.heads) - 1
             table.add_row("", str(k), *_cells(summary), end_section=last)
@@ -119,9 +114,7 @@ def _cells(summary: dict[str, Any]) -> list[str]:
 def _degenerate(solved: Sequence[LayerCurvature]) -> list[str]:
     """Why the first degenerate layer is so, and which others are."""
     layers = [layer for layer in solved if layer.summary["degenerate"]]
-    lines = [
-        f"warning: layer {printable(layer.name)}: {layer.summary['degenerate']}." for layer in layers[:1]
-    ]
+    lines = [f"warning: layer {printable(layer.name)}: {layer.summary['degenerate']}." for layer in layers[:1]]
     if len(layers) > 1:
         names = ", ".join(printable(layer.name) for layer in layers[1:])
         lines.append(f"warning: degenerate too: layer{'s' if len(layers) > 2 else ''} {names}.")

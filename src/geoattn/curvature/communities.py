@@ -107,9 +107,7 @@ def ricci_communities(
         raise GeoattnError(f"choose must be 'drop' or 'modularity'; got {choose!r}.")
     if isinstance(graph, RicciFlow):
         if flow:
-            raise GeoattnError(
-                f"ricci_communities got a finished flow and also settings of one: {', '.join(flow)}."
-            )
+            raise GeoattnError(f"ricci_communities got a finished flow and also settings of one: {', '.join(flow)}.")
         done = graph
     else:
         done = ricci_flow(graph, **flow)

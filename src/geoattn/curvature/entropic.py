@@ -90,13 +90,10 @@ class EntropicTransport:
                 off = (torch.exp(u + to_t) - s).abs().sum(dim=1)
                 done = off < self.tolerance
                 if done.any():
-                    cost[alive[done]], low[alive[done]] = self._finish(
-                        kernel[done], s[done], t[done], u[done], v[done]
-                    )
+                    cost[alive[done]], low[alive[done]] = self._finish(kernel[done], s[done], t[done], u[done], v[done])
                     keep = ~done
                     kernel, s, t, log_s, log_t, u, v, to_t, alive, off, last, relaxation = (
-                        x[keep]
-                        for x in (kernel, s, t, log_s, log_t, u, v, to_t, alive, off, last, relaxation)
+                        x[keep] for x in (kernel, s, t, log_s, log_t, u, v, to_t, alive, off, last, relaxation)
                     )
                     if len(alive) == 0:
                         break

@@ -15,8 +15,6 @@ from geoattn.graph.shortest_paths import shortest_paths
 
 __all__ = ["Excess", "MetricGraph", "metric_graph"]
 
-# Mass outside the connected part of a token: below this it is rounding and dropped, as the exact solver does.
-_STRAY_MASS = 1e-6
 # A set of tokens that mass cannot leave, and that must lose more than this: no plan exists.
 _TRAPPED_MASS = 1e-9
 
@@ -42,17 +40,12 @@ class Excess:
 
 @dataclass(frozen=True)
 class MetricGraph:
-    """One graph with its distances (infinite: no path) and the measures as the solver sees them.
-
-    That is: only the mass inside the connected part of a token, scaled to one. ``whole`` is False for a token
-    with mass elsewhere, which has no curvature.
-    """
+    """One graph with its distances (infinite: no path); ``inside[x]`` marks the connected part of token x."""
 
     graphs: Graphs
     place: int
     distances: Float[np.ndarray, "n n"]
-    measures: Float[np.ndarray, "n n"]
-    whole: Bool[np.ndarray, " n"]
+    inside: Bool[np.ndarray, "n n"]
 
     @property
     def idle(self) -> float:
@@ -66,12 +59,16 @@ class MetricGraph:
         distance = self.distances[x, y]
         lengths = self.graphs.lengths[self.place]
         denominator = lengths[x, y] if convention.denominator == "length" else distance
+        measures = self.graphs.measures[self.place]
+        difference = measures[x] - measures[y]
+        # mass in another part of the graph cannot move: fine where both measures have the same of it
+        outside = ~self.inside[x]
         status = np.full(len(pairs), Status.SOLVED, dtype=np.uint8)
-        status[~(self.whole[x] & self.whole[y])] = Status.UNREACHABLE
+        status[((difference != 0) & outside).any(axis=1)] = Status.UNREACHABLE
         status[distance == 0] = Status.ZERO_DISTANCE
         status[denominator < convention.floor] = Status.BELOW_FLOOR
         status[~(np.isfinite(distance) & np.isfinite(denominator))] = Status.UNREACHABLE
-        difference = self.measures[x] - self.measures[y]
+        difference[outside] = 0.0
         each = np.arange(len(pairs))
         difference[each, x] += self.idle
         difference[each, y] -= self.idle
@@ -88,7 +85,7 @@ class MetricGraph:
 
 
 def metric_graph(graphs: Graphs, place: int, *, threads: int | None = None) -> MetricGraph:
-    """Distances and whole measures of one of the graphs. O(n^3) once.
+    """Distances and connected parts of one of the graphs. O(n^3) once.
 
     >>> import numpy as np
     >>> from geoattn.curvature.excess import metric_graph
@@ -99,14 +96,9 @@ def metric_graph(graphs: Graphs, place: int, *, threads: int | None = None) -> M
     >>> excess.surplus, excess.deficit
     (array([[0.25, 0.  , 0.25]]), array([[0. , 0.5, 0. ]]))
     """
-    lengths, measures, directed = graphs.lengths[place], graphs.measures[place], graphs.convention.directed
+    lengths, directed = graphs.lengths[place], graphs.convention.directed
     distances = shortest_paths(lengths, directed=directed, threads=threads)
-    if directed:
-        _, part = connected_components(csr_array(np.isfinite(lengths)), directed=False)
-        inside = part[:, None] == part
-    else:
-        inside = np.isfinite(distances)
-    kept = np.where(inside, measures, 0.0)
-    total = kept.sum(axis=1)
-    whole = np.abs(total - 1.0) < _STRAY_MASS
-    return MetricGraph(graphs, place, distances, kept / np.where(total > 0, total, 1.0)[:, None], whole)
+    if not directed:
+        return MetricGraph(graphs, place, distances, np.isfinite(distances))
+    _, part = connected_components(csr_array(np.isfinite(lengths)), directed=False)
+    return MetricGraph(graphs, place, distances, part[:, None] == part)

@@ -126,16 +126,10 @@ def forman_ricci(
     convention = Convention.of(convention)
     if kind not in _KINDS:
         raise GeoattnError(f"kind must be one of {', '.join(_KINDS)}; got {kind!r}.")
-    if (
-        isinstance(threshold, bool)
-        or not isinstance(threshold, (int, float))
-        or not 0 <= threshold < float("inf")
-    ):
+    if isinstance(threshold, bool) or not isinstance(threshold, (int, float)) or not 0 <= threshold < float("inf"):
         raise GeoattnError(f"threshold must be a weight of 0 or more; got {threshold!r}.")
     if convention.directed:
-        raise GeoattnError(
-            "forman_ricci is defined for undirected graphs: choose a direction such as 'mean'."
-        )
+        raise GeoattnError("forman_ricci is defined for undirected graphs: choose a direction such as 'mean'.")
     # no measure takes part, so rows need not sum to one
     weights = read_weights(attention, replace(convention, measure="uniform", name=convention.name), mask)
     parts, edges, complete = [], 0, True
@@ -166,9 +160,7 @@ def _inverse_roots(
         return length, np.where(present, 1.0 / np.sqrt(length), 0.0)
 
 
-def _only_defined(
-    kappa: Float[np.ndarray, "g n n"], present: Bool[np.ndarray, "g n n"]
-) -> Float[np.ndarray, "g n n"]:
+def _only_defined(kappa: Float[np.ndarray, "g n n"], present: Bool[np.ndarray, "g n n"]) -> Float[np.ndarray, "g n n"]:
     return np.where(present & np.isfinite(kappa), kappa, np.nan)
 
 
@@ -217,9 +209,7 @@ def _balanced_edges(A: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         cycles = (theirs @ A) * mine  # of each neighbour k of a: the w with a ~ k ~ w ~ b and no diagonal
         squares += np.count_nonzero(cycles, axis=1)
         gamma = np.maximum(gamma, cycles.max(axis=1))
-    kappa = (
-        2 / degree[i] + 2 / degree[j] - 2 + 2 * triangles / many + triangles / few + squares / (gamma * many)
-    )
+    kappa = 2 / degree[i] + 2 / degree[j] - 2 + 2 * triangles / many + triangles / few + squares / (gamma * many)
     return np.where(few == 1, 0.0, kappa)
 
 

@@ -23,8 +23,8 @@ __all__ = ["Count", "Edges", "lay_out", "read_count", "read_edges"]
 
 def read_count(name: str, value: Any, *, least: int, instead: str = "") -> int:
     """A whole number of at least `least`, from Python or NumPy."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise GeoattnError(f"{name} must be {instead}a whole number of at least {least}; got {value!r}.")
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value < 2**31:
+        raise GeoattnError(f"{name} must be {instead}a whole number of at least {least}, below 2^31; got {value!r}.")
     return int(value)
 
 

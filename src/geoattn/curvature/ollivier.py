@@ -15,10 +15,10 @@ from geoattn.curvature.complete import all_hops_one, total_variation
 from geoattn.curvature.layout import Count, Edges, lay_out, read_count, read_edges
 from geoattn.curvature.result import Curvature
 from geoattn.curvature.transport import Transport, pairs_of, solve_pairs
-from geoattn.errors import DegenerateCurvatureWarning
+from geoattn.errors import DegenerateCurvatureWarning, GeoattnError
 from geoattn.graph.build import Graphs, build_graphs
 from geoattn.graph.convention import Convention
-from geoattn.graph.inputs import Weights, read_weights
+from geoattn.graph.inputs import Weights, read_weights, where
 from geoattn.graph.shortest_paths import default_threads
 
 __all__ = ["choose_pairs", "chunks", "ollivier_ricci"]
@@ -134,7 +134,17 @@ def chunks(weights: Weights) -> Any:
     group = heads if weights.convention.heads == "mean" else 1
     step = max(1, _CHUNK_BYTES // (per_graph * group)) * group
     for start in range(0, weights.flat.shape[0], step):
-        yield start // group, build_graphs(weights.chunk(start, start + step), weights.convention)
+        rows = weights.chunk(start, start + step)
+        try:
+            graphs = build_graphs(rows, weights.convention)
+        except GeoattnError:
+            for k in range(len(rows)):  # once more, one by one, to say which
+                try:
+                    build_graphs(rows[k : k + 1], weights.convention)
+                except GeoattnError as error:
+                    raise GeoattnError(f"{where(start + k * group, weights)}: {error}") from None
+            raise
+        yield start // group, graphs
 
 
 def choose_pairs(

@@ -181,7 +181,7 @@ class Curvature:
     def load(cls, path: str | os.PathLike[str]) -> Curvature:
         """Read what `save` wrote. Nothing in the file is executed."""
         try:
-            with np.load(path, allow_pickle=False) as data:
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as data:
                 meta = json.loads(str(data["meta"]))
                 arrays = {name: data[name] for name in (*_FIELDS, *(["index"] if "index" in data else []))}
             return cls(

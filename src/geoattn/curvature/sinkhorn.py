@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from geoattn._version import __version__
 from geoattn.curvature.entropic import EntropicTransport
 from geoattn.curvature.excess import MetricGraph, metric_graph
-from geoattn.curvature.layout import lay_out, read_edges
+from geoattn.curvature.layout import Count, Edges, lay_out, read_count, read_edges
 from geoattn.curvature.ollivier import choose_pairs, chunks
 from geoattn.curvature.transport import Status, solve_pairs
 from geoattn.errors import GeoattnError
@@ -22,9 +22,7 @@ from geoattn.graph.inputs import Weights, read_weights
 
 __all__ = ["ExactCheck", "SinkhornCurvature", "sinkhorn_ricci"]
 
-_BLOCK_ENTRIES = (
-    1 << 21
-)  # edges times the square of the tokens in work at once; a handful of such arrays exist
+_BLOCK_ENTRIES = 1 << 21  # edges times the square of the tokens in work at once; a handful of such arrays exist
 _NO_EDGES: dict[str, np.ndarray] = {
     **{name: np.empty(0) for name in ("kappa", "upper", "w1", "distance")},
     "status": np.empty(0, np.uint8), "graph": np.empty(0, np.int64), "pairs": np.empty((0, 2), np.int32),
@@ -101,12 +99,12 @@ def sinkhorn_ricci(
     convention: str | Convention = "markov",
     *,
     regularisation: float = 0.01,
-    iterations: int = 5000,
+    iterations: Count = 5000,
     tolerance: float = 1e-3,
-    edges: Literal["all"] | int = "all",
+    edges: Edges = "all",
     mask: Any = None,
-    seed: int = 0,
-    check: int = 64,
+    seed: Count = 0,
+    check: Count = 64,
 ) -> SinkhornCurvature:
     r"""Ollivier-Ricci curvature by Sinkhorn's algorithm, on the device of the attention, with its error.
 
@@ -166,7 +164,11 @@ def sinkhorn_ricci(
     """
     convention = Convention.of(convention)
     sample = read_edges(edges)
-    _check_settings(regularisation, iterations, tolerance, check)
+    seed, check = read_count("seed", seed, least=0), read_count("check", check, least=1)
+    iterations = read_count("iterations", iterations, least=1)
+    for name, value in (("regularisation", regularisation), ("tolerance", tolerance)):
+        if not 0 < value < float("inf"):
+            raise GeoattnError(f"{name} must be a positive number; got {value!r}.")
     weights = read_weights(attention, convention, mask)
     device = attention.device if isinstance(attention, Tensor) else torch.device("cpu")
     solver = EntropicTransport(device, regularisation, iterations, tolerance)
@@ -185,7 +187,8 @@ def sinkhorn_ricci(
     columns = {name: np.concatenate([part[name] for part in (*parts, _NO_EDGES)]) for name in _NO_EDGES}
     graph, where = columns.pop("graph"), columns.pop("pairs")
     settings = {
-        "edges": edges, "seed": seed, "dtype": weights.dtype, "device": str(device), "check": check,
+        "edges": "all" if sample is None else sample, "seed": seed, "check": check,
+        "dtype": weights.dtype, "device": str(device),
         "regularisation": regularisation, "iterations": iterations, "tolerance": tolerance,
         "geoattn": __version__, "torch": torch.__version__,
     }  # fmt: skip
@@ -220,15 +223,6 @@ def _curvature(
         "kappa": kappa, "upper": upper, "w1": w1 - metric.idle * problem.distance, "distance":
         problem.distance, "status": status, "graph": np.full(len(pairs), graph), "pairs": pairs,
     }  # fmt: skip
-
-
-def _check_settings(regularisation: Any, iterations: Any, tolerance: Any, check: Any) -> None:
-    for name, value in (("regularisation", regularisation), ("tolerance", tolerance)):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
-            raise GeoattnError(f"{name} must be a positive number; got {value!r}.")
-    for name, value in (("iterations", iterations), ("check", check)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise GeoattnError(f"{name} must be a positive whole number; got {value!r}.")
 
 
 def _compare_with_exact(

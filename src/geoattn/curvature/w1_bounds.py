@@ -41,17 +41,17 @@ class Kernels:
         largest = float(finite.max())
         epsilon = _SHARE * float(finite.sum()) / max(1, len(finite) - len(d))
         epsilon = epsilon if epsilon > 0 else 1.0
-        costs = np.where(np.isfinite(d), d, largest)
+        costs = d if len(finite) == d.size else np.where(np.isfinite(d), d, largest)
+        kernel = np.divide(d, -epsilon)
         with np.errstate(under="ignore"):
-            kernel = np.exp(-d / epsilon)
-        others = costs + np.where(np.eye(len(d), dtype=bool), largest, 0.0)
+            np.exp(kernel, out=kernel)
+        others = np.where(np.eye(len(d), dtype=bool), largest, costs)
         leave, arrive, directed = others.min(axis=1), others.min(axis=0), metric.graphs.convention.directed
-        return cls(costs, kernel, kernel * costs, leave, arrive, epsilon, largest, directed)
+        np.multiply(kernel, costs, out=others)
+        return cls(costs, kernel, others, leave, arrive, epsilon, largest, directed)
 
 
-def w1_bounds(
-    problem: Excess, kernels: Kernels, steps: int
-) -> tuple[Float[np.ndarray, " e"], Float[np.ndarray, " e"]]:
+def w1_bounds(problem: Excess, kernels: Kernels, steps: int) -> tuple[Float[np.ndarray, " e"], Float[np.ndarray, " e"]]:
     """Lower and upper bound of W1 of each pair, with room for rounding."""
     s, t, costs, epsilon = problem.surplus, problem.deficit, kernels.costs, kernels.epsilon
     n = len(costs)

@@ -44,9 +44,7 @@ class _Array:
     load: Callable[[], Any]
 
 
-def open_attention(
-    path: str | Path, *, keys: Sequence[str] = (), axes: Sequence[str] | None = None
-) -> list[Layer]:
+def open_attention(path: str | Path, *, keys: Sequence[str] = (), axes: Sequence[str] | None = None) -> list[Layer]:
     """Layers of an attention file; shapes and dtypes are checked here, values when curvature is computed.
 
     A .npy holds all layers: (n, n), (head, n, n), (layer, head, n, n) or (layer, sample, head, n, n). In .npz
@@ -68,9 +66,7 @@ def open_attention(
     if not path.exists():
         raise GeoattnError(f"no such file: {path}.")
     if reader is None:
-        raise GeoattnError(
-            f"{path}: expected a file whose name ends in {', '.join(readers)}; got {path.suffix!r}."
-        )
+        raise GeoattnError(f"{path}: expected a file whose name ends in {', '.join(readers)}; got {path.suffix!r}.")
     if not path.is_file():
         raise GeoattnError(f"{path} is not a regular file; copy its content to one.")
     try:
@@ -109,9 +105,7 @@ def _layers(
         )
     names = tuple(axes) if axes is not None else meanings.get(len(front))
     if names is None:
-        raise GeoattnError(
-            f"{where}: at most three axes (layer, sample, head) before the tokens; got shape {shape}."
-        )
+        raise GeoattnError(f"{where}: at most three axes (layer, sample, head) before the tokens; got shape {shape}.")
     if len(names) != len(front) or len(set(names)) != len(names) or not set(names) <= set(AXES):
         raise GeoattnError(
             f"{where}: axes must name each of the {len(front)} axes before the tokens of shape {shape}, each"
@@ -124,9 +118,7 @@ def _layers(
     def maps(k: int) -> Any:
         values = array.load()
         axes_in_order = (*order, len(front), len(front) + 1)
-        values = (
-            values.permute(axes_in_order) if hasattr(values, "permute") else values.transpose(axes_in_order)
-        )
+        values = values.permute(axes_in_order) if hasattr(values, "permute") else values.transpose(axes_in_order)
         return values.reshape(full)[k]
 
     rest = tuple(name for name in AXES[1:] if name in names)
@@ -138,9 +130,7 @@ def _layers(
 
 def _read_npy(path: Path, keys: Sequence[str]) -> list[_Array]:
     if keys:
-        raise GeoattnError(
-            f"{path}: a .npy file holds one array without a name; leave out the key {keys[0]!r}."
-        )
+        raise GeoattnError(f"{path}: a .npy file holds one array without a name; leave out the key {keys[0]!r}.")
     _expect_start(path, (b"\x93NUMPY",), "a NumPy array file; write one with numpy.save")
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -193,9 +183,7 @@ def _read_safetensors(path: Path, keys: Sequence[str]) -> list[_Array]:
                 part = file.get_slice(name)
                 shape, dtype = tuple(part.get_shape()), str(part.get_dtype())
                 if keys or (len(shape) >= 2 and shape[-1] == shape[-2]):
-                    arrays.append(
-                        _Array(name, shape, dtype, lambda name=name, dtype=dtype: load(name, dtype))
-                    )
+                    arrays.append(_Array(name, shape, dtype, lambda name=name, dtype=dtype: load(name, dtype)))
                 else:
                     others.append(f"{name} {shape}")
     except (GeoattnError, OSError):
@@ -227,7 +215,5 @@ def _expect_start(path: Path, starts: tuple[bytes, ...], what: str) -> None:
 def _unreadable(path: Path, error: Exception) -> GeoattnError:
     detail = " ".join(str(error).split()) or type(error).__name__
     if "allow_pickle" in detail or "Python objects" in detail:
-        return GeoattnError(
-            f"{path} holds Python objects, which geoattn does not load; save plain float arrays."
-        )
+        return GeoattnError(f"{path} holds Python objects, which geoattn does not load; save plain float arrays.")
     return GeoattnError(f"{path} is damaged, truncated, or not a {path.suffix} file: {detail}.")

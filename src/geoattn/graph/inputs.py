@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from geoattn.errors import GeoattnError
 from geoattn.graph.convention import Convention
 
-__all__ = ["Weights", "read_weights"]
+__all__ = ["Weights", "read_weights", "where"]
 
 # How far a row of attention may be from one before it is an error: rounding in its own precision.
 _ROW_TOLERANCE = {"float16": 8 * 2.0**-10, "bfloat16": 8 * 2.0**-7, "float32": 1e-5, "float64": 1e-6}
@@ -86,7 +86,7 @@ class Weights:
             total = values.sum(axis=-1)[worst]
             raise GeoattnError(
                 f"rows of attention must sum to one within {limit:.1g} ({self.dtype}) for measure 'markov'; row"
-                f" {worst[1]} of {_where(start + int(worst[0]), self)} sums to {total:.9g}. Normalise with"
+                f" {worst[1]} of {where(start + int(worst[0]), self)} sums to {total:.9g}. Normalise with"
                 " attention / attention.sum(-1, keepdims=True), take the weights before dropout, mask padded tokens"
                 " with mask=, or choose a convention for general weights such as 'grc-0.6'."
             )
@@ -152,16 +152,23 @@ def _from_networkx(graph: Any, convention: Convention) -> Float[np.ndarray, "n n
         raise GeoattnError("graph must not be a multigraph; merge parallel edges first, e.g. networkx.Graph(graph).")
     if graph.is_directed() and not convention.directed:
         raise GeoattnError("graph is directed: use a convention with direction='directed', or graph.to_undirected().")
-    return np.asarray(nx.to_numpy_array(graph, weight="weight"), dtype=np.float64)
+    try:
+        return np.asarray(nx.to_numpy_array(graph, weight="weight"), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise GeoattnError(f"edge attribute 'weight' of the graph must be a number on every edge ({error}).") from None
 
 
 def _as_array(x: Any) -> Any:
     if hasattr(x, "detach"):  # a torch tensor: kept as it is, converted chunk by chunk
+        if x.device.type == "meta":
+            raise GeoattnError("attention is on the meta device and holds no values.")
         if str(x.layout) != "torch.strided":
             raise GeoattnError(f"attention must be a dense tensor; got layout {x.layout}. Convert with .to_dense().")
         if not x.is_floating_point():
             raise GeoattnError(f"attention must be a floating-point tensor; got {x.dtype}. Convert with .float().")
         return x.detach()
+    if isinstance(x, np.ma.MaskedArray):
+        raise GeoattnError("attention is a masked array; pass its data, and padded tokens by mask=.")
     try:
         array = np.asarray(x)
     except ValueError as error:
@@ -184,10 +191,10 @@ def _to_float64(x: Any) -> np.ndarray:
 
 def _first(bad: np.ndarray, start: int, weights: Weights) -> str:
     g, i, j = (int(k[0]) for k in np.nonzero(bad))
-    return f"row {i}, column {j} of {_where(start + g, weights)}"
+    return f"row {i}, column {j} of {where(start + g, weights)}"
 
 
-def _where(graph: int, weights: Weights) -> str:
+def where(graph: int, weights: Weights) -> str:
     """Name a graph by its place in the batch: (layer, head) for two axes in front."""
     heads = weights.flat.shape[0] // max(1, int(np.prod(weights.shape, dtype=int)))
     shape = (*weights.shape, heads) if weights.convention.heads == "mean" else weights.shape

@@ -11,6 +11,17 @@ from geoattn.graph.convention import Convention
 __all__ = ["edge_lengths", "edge_weights", "length_slope", "weight_pull_back"]
 
 
+_LONGEST = 1e300  # sums of lengths must stay finite
+
+
+def _place(wanted: np.ndarray) -> tuple[int, ...]:
+    return tuple(int(k[0]) for k in np.nonzero(wanted))
+
+
+def _edge(at: tuple[int, ...]) -> str:
+    return f"edge ({at[1]}, {at[2]})"
+
+
 def edge_weights(attention: Float[np.ndarray, "g n n"], convention: Convention) -> Float[np.ndarray, "g n n"]:
     """S: one weight per pair, 0 where there is no edge; the diagonal is dropped."""
     a, t = attention, attention.swapaxes(-1, -2)
@@ -67,12 +78,13 @@ def edge_lengths(weights: Float[np.ndarray, "g n n"], convention: Convention) ->
         # a weight may exceed 1 by the rounding of a row that was normalised
         if (length < -1e-12).any():
             raise GeoattnError(
-                f"length '{kind}' needs weights of at most 1; the largest is {weights.max():.6g}. Scale the weights,"
-                " or choose length 'w', '1/w' or 'hop'."
+                f"length '{kind}' needs weights of at most 1; the largest is {weights.max():.6g}"
+                f" ({_edge(_place(weights == weights.max()))}). Scale the weights, or choose length 'w', '1/w' or 'hop'."
             )
         length = np.maximum(length, 0.0)
-    if np.isinf(length[edge]).any():
-        raise GeoattnError(f"length '{kind}' overflows for a weight of {weights[edge].min():.3g}. Scale the weights.")
+    if (length[edge] > _LONGEST).any():
+        at = _place(edge & (length > _LONGEST))
+        raise GeoattnError(f"length '{kind}' overflows for a weight of {weights[at]:.3g} ({_edge(at)}). Scale the weights.")
     return length
 
 

@@ -172,6 +172,8 @@ def w1_highs(p: np.ndarray, q: np.ndarray, cost: np.ndarray) -> float:
         return 0.0
     cost = cost[np.ix_(source, sink)]
     i, j = np.nonzero(np.isfinite(cost))
+    if len(i) == 0:
+        return np.nan
     supply, demand = move[source], -move[sink]
     mass = supply.sum()
     supply, demand = supply / mass, demand / demand.sum()
@@ -180,7 +182,7 @@ def w1_highs(p: np.ndarray, q: np.ndarray, cost: np.ndarray) -> float:
         (np.ones(2 * len(i)), (np.concatenate([i, len(source) + j]), np.concatenate([count, count]))),
         shape=(len(source) + len(sink), len(i)),
     )
-    scale = max(cost[i, j].max(initial=0.0), np.finfo(float).tiny)
+    scale = max(cost[i, j].max(), np.finfo(float).tiny)
     answer = linprog(
         cost[i, j] / scale,
         A_eq=constraints,

@@ -78,9 +78,7 @@ def communities(graph, iterations):
 
 def main():
     stored = np.load(HERE / "grc-graphs.npz")
-    packages = {
-        name: version(name) for name in ("GraphRicciCurvature", "POT", "networkit", "networkx", "numpy")
-    }
+    packages = {name: version(name) for name in ("GraphRicciCurvature", "POT", "networkit", "networkx", "numpy")}
     graphs = {
         "florentine": (nx.florentine_families_graph(), 20),
         "five-blocks": (blocks([6] * 5, 0.9, 0.01, "five"), 20),
@@ -103,18 +101,8 @@ def main():
         )
         for name, options, cut in FLOWS
     ]
-    found = [
-        f'"{name}": {json.dumps(communities(*graph), separators=(",", ":"))}'
-        for name, graph in graphs.items()
-    ]
-    text = (
-        text[:-1]
-        + ', "flows": [\n'
-        + ",\n".join(flows)
-        + '\n], "communities": {\n'
-        + ",\n".join(found)
-        + "\n}}\n"
-    )
+    found = [f'"{name}": {json.dumps(communities(*graph), separators=(",", ":"))}' for name, graph in graphs.items()]
+    text = text[:-1] + ', "flows": [\n' + ",\n".join(flows) + '\n], "communities": {\n' + ",\n".join(found) + "\n}}\n"
     (HERE / f"flow-{packages['GraphRicciCurvature']}.json").write_text(text)
 
 
