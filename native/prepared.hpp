@@ -80,11 +80,13 @@ inline Network build_network(const Prepared& p, const std::vector<int>& nodes, s
         }
     });
     double diameter = 0;
+    bool one_way = false;
     for (int a = 0; a < net.n; ++a)
         for (int b = 0; b < net.n; ++b)
             if (between[a][b] < INF) diameter = std::max(diameter, between[a][b]);
+            else one_way = true;
     // Potentials follow the tree; only where every pair has a way back does the metric bound them.
-    net.finish(directed ? diameter * net.n : diameter);
+    net.finish(one_way ? diameter * net.n : diameter);
     return net;
 }
 

@@ -42,7 +42,7 @@ template <class Mass, int WORDS, class Real> class Tree {
     explicit Tree(const Network& network)
         : net_(network), n_(network.n), stride_(network.stride), words_((n_ + 63) / 64), node_(n_),
           subtree_(std::size_t(n_) * words(), 0), p_(stride_, Real(0)), coarse_p_(stride_, 0.0f), reach_(stride_), urgency_(stride_, 0.0),
-          weight_(n_ + 1, 0.0), order_(n_), count_(n_ + 2), side_(n_), side_p_(n_), coarse_side_p_(n_), cut_(words()), rest_(words()) {
+          weight_(n_ + 1, 0.0), order_(n_), count_(n_ + 2), side_(n_), columns_(n_), side_p_(n_), coarse_side_p_(n_), cut_(words()), rest_(words()) {
         // Prefer large flows and small sides: fewer pivots, cheaper ones. The exponent is the best of 0.5 to 3 measured.
         for (int size = 1; size < n_; ++size) weight_[size] = std::pow(std::min(size, n_ - size), -0.75);
         grow();
@@ -77,11 +77,12 @@ template <class Mass, int WORDS, class Real> class Tree {
     Outcome solve(const Mass* from, const Mass* to, int source, int sink, Mass idle, double negligible,
                   const std::atomic<bool>& stop) {
         load(from, to, source, sink, idle);
+        restless_ = false;
         const long limit = 200000 + 2000L * n_;
         for (long pivots = 0, still = 0;; ++pivots) {
             int v = argmax_positive(urgency_.data(), stride_);
             if (v < 0) return Outcome::optimal;
-            if (still > 2 * n_) v = any_uphill();  // ties: a random choice leaves every cycle
+            if (restless_) v = any_uphill();  // ties: random choices leave every cycle
             const double step = pivot(v);
             if (step == INF) {
                 // In a directed graph what rounding left over may have no way to go; it is not mass.
@@ -89,7 +90,8 @@ template <class Mass, int WORDS, class Real> class Tree {
                 urgency_[v] = 0;
                 continue;
             }
-            still = step > 0 ? 0 : still + 1;
+            still = step > 1e-12 * net_.reach ? 0 : still + 1;  // shorter steps are rounding: ties
+            restless_ = still > 2 * n_;
             if (pivots > limit) return Outcome::stalled;
             if (pivots % 1024 == 1023 && stop.load(std::memory_order_relaxed)) return Outcome::stopped;
         }
@@ -128,7 +130,6 @@ template <class Mass, int WORDS, class Real> class Tree {
     double potential(int v) const { return double(p_[v]); }
 
   private:
-    static constexpr int MANY = 8;
     struct alignas(32) Node {
         Mass flow;      // B(v), from v to its parent
         double length;  // of the edge above
@@ -144,11 +145,12 @@ template <class Mass, int WORDS, class Real> class Tree {
     Row<float> coarse_p_, reach_;
     Row<double> urgency_;  // uphill flow, weighted by the size of the smaller side of the cut; 0 when downhill
     Row<double> weight_;
-    std::vector<int> order_, count_, side_;
+    std::vector<int> order_, count_, side_, columns_;
     std::vector<Real> side_p_;
     std::vector<float> coarse_side_p_;
     std::vector<std::uint64_t> cut_, rest_;
     std::uint64_t random_ = 0x9e3779b97f4a7c15ull;
+    bool restless_ = false;
 
     int words() const { return WORDS ? WORDS : words_; }
     float coarse(Real p) const { return float(double(p) * net_.scale); }
@@ -160,7 +162,7 @@ template <class Mass, int WORDS, class Real> class Tree {
     }
 
     // The least slack of the edges that cross the cut between `side` (listed in side_) and the rest, and where it is. A
-    // first look in float leaves a column or two; these are searched exactly. Many ties leave more: then all are.
+    // first look in float leaves a column or two (more when there are ties); these are searched exactly.
     Real search(bool outward, const std::uint64_t* side, int count, int& row, int& column) {
         const double sign = outward ? 1.0 : -1.0;
         const Matrix& columns_of = net_.rows(!outward);  // transposed: a column lies together in memory
@@ -168,14 +170,11 @@ template <class Mass, int WORDS, class Real> class Tree {
                                      coarse_p_.data(), float(sign), side, reach_.data());
         // In units of `reach` no term exceeds 3: rounding of length, two potentials and two sums, each at most 3 * 2^-24.
         const float limit = low + 2 * 32 * 0x1p-24f;
-        int columns[MANY];
-        int found = at_most(reach_.data(), stride_, limit, columns, MANY);
-        const bool all = found > MANY || !(low < INF);
-        if (all) found = n_;
+        const int found = low < INF ? at_most(reach_.data(), n_, limit, columns_.data(), n_) : 0;
+        const int turn = restless_ && found > 0 ? int(next_random() % std::uint64_t(found)) : 0;
         Real best = INF;
         for (int f = 0; f < found; ++f) {
-            const int c = all ? f : columns[f];
-            if (side[c >> 6] >> (c & 63) & 1) continue;
+            const int c = columns_[f + turn < found ? f + turn : f + turn - found];
             const double* lengths = columns_of[c];
             const Real other = Real(sign) * p_[c];
             for (int k = 0; k < count; ++k) {
@@ -261,9 +260,13 @@ template <class Mass, int WORDS, class Real> class Tree {
         }
     }
 
-    int any_uphill() {
+    std::uint64_t next_random() {
         random_ ^= random_ << 13, random_ ^= random_ >> 7, random_ ^= random_ << 17;
-        for (int k = int(random_ % std::uint64_t(n_));; k = k + 1 == n_ ? 0 : k + 1)
+        return random_;
+    }
+
+    int any_uphill() {
+        for (int k = int(next_random() % std::uint64_t(n_));; k = k + 1 == n_ ? 0 : k + 1)
             if (urgency_[k] > 0) return k;
     }
 

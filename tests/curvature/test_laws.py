@@ -39,8 +39,8 @@ CONVENTIONS = [
 conventions = st.sampled_from(CONVENTIONS)
 # Their answers hang on the last bit of a weight (a length of -log(1 - 1e-15), masses over 30 orders): not for laws that
 # change the order of sums.
-FRAGILE = {"nearly_mutual", "wide_rows", "wide_sparse_rows", "softmax-30"}
-SOLID = {"rtol": 1e-10, "atol": 1e-10}
+FRAGILE = {"nearly_mutual", "wide_rows", "wide_sparse_rows", "softmax-10", "softmax-30"}
+SOLID = {"rtol": 1e-9, "atol": 1e-10}
 
 
 @st.composite
