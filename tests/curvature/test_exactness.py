@@ -427,14 +427,17 @@ def test_causal_directed_strict_first_row():
     assert np.isnan(result.kappa[0, 1:]).all()
 
 
-@pytest.mark.parametrize("large", [1e20, 1e39, 1e100, 1e160, 1e200, 1e300])
+@pytest.mark.parametrize("large", [1e20, 1e39, 1e100, 1e160, 1e200])
 def test_large_weights(large):
-    """exp(-w^2) is 0 without a word (warnings are errors); beyond the range of sums there is no value, never an infinite one."""
+    """exp(-w^2) is 0 without a word: warnings are errors."""
     weights = draw("thousands", 5, 1)[0] / 5e3 * large
     result = ga.ollivier_ricci(weights, "grc-0.6")
     reference = problem(weights, "grc-0.6")
     for x, y in reference.pairs():
-        if large >= 1e300 and result.status[x, y] != Status.SOLVED:
-            assert np.isnan(result.kappa[x, y])
-        else:
-            assert error(result.kappa[x, y], reference.kappa(x, y, "exact")[0]) <= TOLERANCE
+        assert error(result.kappa[x, y], reference.kappa(x, y, "exact")[0]) <= TOLERANCE
+
+
+def test_lengths_beyond_the_range_of_sums_are_refused():
+    weights = draw("thousands", 5, 1)[0] / 5e3 * 1e300
+    with pytest.raises(ga.GeoattnError, match="overflows"):
+        ga.ollivier_ricci(weights, "grc-0.6")

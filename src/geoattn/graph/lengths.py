@@ -11,7 +11,7 @@ from geoattn.graph.convention import Convention
 __all__ = ["edge_lengths", "edge_weights", "length_slope", "weight_pull_back"]
 
 
-_LONGEST = 1e300  # sums of lengths must stay finite
+_LONGEST = 1e260  # times 2^125 units of mass and some thousand edges it must stay finite
 
 
 def _place(wanted: np.ndarray) -> tuple[int, ...]:
