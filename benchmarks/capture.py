@@ -1,0 +1,120 @@
+"""Cost of capture: time of a training step of L-ViT with and without it, memory of a record at n = 4,096.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.capture       # prints JSON
+
+Steps with and without capture are interleaved in one process. CPU time is taken, as other work on the machine
+stretches the time on the wall. The best of many steps is compared, as noise only adds time; the medians are
+given beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from geoattn.capture import Record, capture
+from geoattn.training.lvit import Attention, LViT
+
+
+class SoftmaxAttention(Attention):
+    """The attention of L-ViT as vit-pytorch writes it: a softmax, dropout, a product."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, n, _ = x.shape
+        q, k, v = self.to_qkv(self.norm(x)).reshape(b, n, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        weights = (q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5).softmax(dim=-1)
+        out = functional.dropout(weights, self.dropout, self.training) @ v
+        return self.to_out(out.transpose(1, 2).reshape(b, n, -1))
+
+
+def build(fused: bool) -> LViT:
+    torch.manual_seed(0)
+    model = LViT()
+    if not fused:
+        for layer in model.transformer.layers:
+            layer[0] = SoftmaxAttention(model.config)
+    return model
+
+
+def time_step(fused: bool, rounds: int, steps: int) -> dict[str, Any]:
+    """Milliseconds of a training step: plain, in a capture that stays open, and with one entered at each step."""
+    model = build(fused)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    images, labels = torch.rand(64, 1, 28, 28), torch.randint(10, (64,))
+
+    def step() -> None:
+        optimiser.zero_grad()
+        functional.cross_entropy(model(images), labels).backward()
+        optimiser.step()
+
+    def entered() -> None:
+        with capture(model):
+            step()
+
+    times: dict[str, list[float]] = {"plain": [], "open": [], "entered": []}
+    for _ in range(3):
+        step(), entered()
+    for _ in range(rounds):
+        times["plain"] += [_seconds(step) for _ in range(steps)]
+        with capture(model) as record:
+            step()  # the self-check of the first call
+
+            def one(record: Record = record) -> None:
+                step()
+                record.clear()
+
+            times["open"] += [_seconds(one) for _ in range(steps)]
+        times["entered"] += [_seconds(entered) for _ in range(steps)]
+    best = {name: 1000 * min(values) for name, values in times.items()}
+    middle = {name: 1000 * statistics.median(values) for name, values in times.items()}
+    return {
+        "best_ms": {name: round(value, 2) for name, value in best.items()},
+        "median_ms": {name: round(value, 2) for name, value in middle.items()},
+        "overhead_percent_of_best": round(100 * (best["open"] / best["plain"] - 1), 2),
+        "overhead_percent_of_median": round(100 * (middle["open"] / middle["plain"] - 1), 2),
+    }
+
+
+def _seconds(step: Callable[[], None]) -> float:
+    start = time.process_time()
+    step()
+    return time.process_time() - start
+
+
+def memory(n: int = 4096, heads: int = 12, width: int = 768) -> dict[str, Any]:
+    """Bytes of the record of one layer, against those of its maps."""
+    model = nn.MultiheadAttention(width, heads, batch_first=True).eval()
+    x = torch.randn(1, n, width)
+    with torch.no_grad(), capture(model) as record:
+        model(x, x, x, need_weights=False)
+    maps = 4 * heads * n * n
+    percent = round(100 * record.nbytes / maps, 2)
+    return {"record_bytes": record.nbytes, "map_bytes": maps, "percent": percent}
+
+
+def run(rounds: int = 12, steps: int = 6) -> dict[str, Any]:
+    """The figures."""
+    return {
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "training_step_of_lvit_batch_64": {
+            "fused": time_step(True, rounds, steps),
+            "softmax": time_step(False, rounds, steps),
+        },
+        "memory_of_12_heads_at_4096": memory(),
+    }
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Cost of capture.")
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--steps", type=int, default=6)
+    print(json.dumps(run(**vars(parser.parse_args())), indent=1))

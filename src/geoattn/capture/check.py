@@ -1,0 +1,101 @@
+"""Is what was captured what the model used? A comparison on one head, and a look at the rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from geoattn.errors import GeoattnWarning
+
+__all__ = ["CaptureCheck", "CaptureWarning", "check_call"]
+
+_ROWS = 64  # rows that are looked at
+
+
+class CaptureWarning(GeoattnWarning):
+    """Captured attention is not what a lens expects; the message says what is off and where."""
+
+
+@dataclass(frozen=True)
+class CaptureCheck:
+    """Self-check of one call on the first head of the first sample, at most 64 of its rows.
+
+    ``error`` is the largest difference between (map) x (values) and the output of the model, relative to the
+    largest value; NaN when dropout was active, or nothing to compare with was kept. ``row_sums`` is (least,
+    largest) over rows of real tokens. ``padded`` is the largest weight that a real token gives to padding.
+    ``findings`` are sentences, none when all is well.
+    """
+
+    name: str
+    route: str
+    error: float
+    row_sums: tuple[float, float]
+    padded: float
+    findings: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """True when nothing was found."""
+        return not self.findings
+
+
+@torch.no_grad()
+def check_call(call: Any) -> CaptureCheck:
+    """Build some rows of the map anew and compare. O(64 m d)."""
+    rows = call.valid[0].nonzero().flatten()
+    if not rows.numel():
+        return CaptureCheck(call.name, call.route, float("nan"), (float("nan"), float("nan")), 0.0, ())
+    rows = rows[torch.linspace(0, rows.numel() - 1, min(_ROWS, rows.numel())).long()]
+    first = slice(0, 1)
+    weights = call.kept.build(first, first, rows, call.name)[0, 0].double()
+    real = call.valid_keys[0]
+    sums = weights.sum(-1)
+    low, high = float(sums.min()), float(sums.max())
+    padded = float(weights[:, ~real].max()) if not bool(real.all()) else 0.0
+    error = float("nan")
+    probe = call.probe
+    if probe is not None and not probe.dropout:
+        value = probe.value.double()
+        difference = (weights @ value - probe.output[rows].double()).abs().max()
+        error = float(difference / value.abs().max().clamp_min(1e-30))
+    findings = _findings(weights, error, (low, high), padded, _limit(call))
+    return CaptureCheck(call.name, call.route, error, (low, high), padded, findings)
+
+
+def _limit(call: Any) -> float:
+    """What rounding may do: more in 16 bits, and on devices that multiply float32 with fewer bits."""
+    dtypes = {
+        call.kept.cast,
+        call.kept.any_part().dtype,
+        call.probe.value.dtype if call.probe is not None else None,
+    }
+    if dtypes & {torch.float16, torch.bfloat16}:
+        return 2e-2
+    return 1e-4 if call.kept.any_part().device.type == "cpu" else 5e-3
+
+
+def _findings(
+    weights: torch.Tensor, error: float, sums: tuple[float, float], padded: float, limit: float
+) -> tuple[str, ...]:
+    found = []
+    if not bool(weights.isfinite().all()):
+        return ("the map of a real token is not finite",)
+    if bool((weights < 0).any()):
+        found.append(f"entries are negative (down to {float(weights.min()):.3g}): these are logits, not weights")
+    elif sums[1] > 1 + limit:
+        found.append(f"rows sum to {sums[0]:.4g} to {sums[1]:.4g}, not to one: they are not probabilities")
+    elif sums[0] < 1 - limit:
+        found.append(
+            f"rows sum to {sums[0]:.4g} to {sums[1]:.4g}: the rest goes to a sink that is no token; divide by"
+            " the sums, or keep it as a node of its own"
+        )
+    if error > limit:
+        found.append(
+            f"map x values differs from the model's output by {error:.2g}: something between the map and the"
+            " output is not captured"
+        )
+    if padded > limit:
+        found.append(f"real tokens give padding a weight of up to {padded:.2g}: attention_mask is not obeyed here")
+    return tuple(found)

@@ -1,0 +1,66 @@
+"""What capture cannot do right, and says so before a wrong number comes out."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, no_type_check
+
+import torch
+from torch import nn
+from torch._ops import HigherOrderOperator, OpOverload
+from torch.utils.checkpoint import CheckpointFunction
+
+from geoattn.errors import GeoattnError
+
+__all__ = ["KERNELS", "kernel_complaint", "refuse_model", "refuse_reentrant"]
+
+KERNELS = (HigherOrderOperator, OpOverload)
+_HIDDEN = ("flash", "flex", "paged", "kernels-community")
+
+
+def refuse_model(model: Any) -> None:
+    """Raise for a model whose attention runs where no function mode sees it."""
+    if not isinstance(model, nn.Module):
+        raise GeoattnError(f"capture needs a torch.nn.Module; got {type(model).__name__}.")
+    for name, module in model.named_modules():
+        where = f" (at {name!r})" if name else ""
+        if isinstance(module, nn.DataParallel):
+            raise GeoattnError(
+                f"nn.DataParallel{where} runs the model in threads that capture does not see; capture"
+                " model.module on one device, or use DistributedDataParallel."
+            )
+        if isinstance(module, torch.jit.ScriptModule):
+            raise GeoattnError(
+                f"a TorchScript module{where} runs outside of Python; capture the model it was made from."
+            )
+        kind = getattr(getattr(module, "config", None), "_attn_implementation", None)
+        if isinstance(kind, str) and any(word in kind for word in _HIDDEN):
+            raise GeoattnError(
+                f"attention implementation {kind!r}{where} shows neither its weights nor its masks; call"
+                " model.set_attn_implementation('sdpa') before the capture."
+            )
+
+
+def refuse_reentrant(name: str) -> None:
+    """Raise inside reentrant checkpointing: it runs the forward pass without gradients, then once more."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is CheckpointFunction.forward.__code__:
+            raise GeoattnError(
+                f"{name!r} runs under reentrant checkpointing, which cuts attention from its gradients;"
+                " set use_reentrant=False (Hugging Face:"
+                " gradient_checkpointing_enable({'use_reentrant': False}))."
+            )
+        frame = frame.f_back
+
+
+@no_type_check  # traced by torch.compile
+def kernel_complaint(func: Any, name: str) -> str | None:
+    """What to say of a kernel that the mode sees but that does not show which weights it used."""
+    title = str(func)
+    if "flex_attention" in title or "flash_attn" in title or "memory_efficient_attention" in title:
+        return (
+            f"{name!r} uses the kernel {title}, which does not show its masks; use"
+            " scaled_dot_product_attention for the capture (Hugging Face: model.set_attn_implementation('sdpa'))."
+        )
+    return None

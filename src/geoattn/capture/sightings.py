@@ -1,0 +1,208 @@
+"""Attention calls as the function mode meets them, before they become calls of a record.
+
+Traced by torch.compile, which makes a new graph when something it read has changed, such as the length of a
+list that grows from step to step. So sightings wait in a chain of letters, to which a letter is added without
+looking at the others, and are delivered outside of compiled code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, no_type_check
+
+import torch
+
+from geoattn.capture.context import Context, describe
+from geoattn.capture.frames import Frame, in_backward
+from geoattn.capture.refusals import kernel_complaint, refuse_reentrant
+from geoattn.capture.trails import (
+    PRODUCTS,
+    Trail,
+    before_dropout,
+    extend,
+    find_product,
+    follow_scores,
+    is_attention_like,
+)
+from geoattn.errors import GeoattnError
+
+__all__ = ["Sighting", "Sightings"]
+
+
+class Sighting(NamedTuple):
+    """One attention call: its tensors as they came, and what the modules around it say.
+
+    Either ``weights`` (..., n, m), or ``query`` (..., n, d) and ``key`` (..., m, d). ``probe`` is (value (m,
+    d), output (n, d)) of the first head of the first sample. ``cast`` is the dtype that autocast gives to
+    queries and keys.
+    """
+
+    context: Context
+    weights: Any = None
+    query: Any = None
+    key: Any = None
+    value: Any = None
+    mask: Any = None
+    causal: bool = False
+    scale: Any = None
+    cast: Any = None
+    dropout: bool = False
+    probe: Any = None
+
+
+@no_type_check
+class Letter:
+    """One sighting on its way to the record, and the letter before it; an empty one begins the chain."""
+
+    def __init__(self, content: Any, before: Any) -> None:
+        self.content = content
+        self.before = before
+
+
+@no_type_check
+class Sightings:
+    """The state of an open capture: running modules, trails of softmax results, and the inbox."""
+
+    def __init__(self, with_inputs: bool, receive: Callable[[Any], None]) -> None:
+        self.frames: list[Frame] = []
+        self.last = Letter(None, None)
+        self.trails: list[Trail] = []
+        self.scores: list[Any] = []
+        self.probed: set[str] = set()
+        self.with_inputs = with_inputs
+        self._receive = receive
+
+    def deliver(self) -> None:
+        """Hand over the letters, oldest first. Outside of compiled code only."""
+        letter, contents = self.last, []
+        while letter is not None and letter.content is not None:
+            contents.append(letter.content)
+            letter.content = None  # a compiled graph that is running may still hold on to the letter
+            letter = letter.before
+        if contents:
+            self.last = Letter(None, None)
+            for content in reversed(contents):
+                self._receive(content)
+
+    def is_following(self) -> bool:
+        """True while a result is on its way from scores to weights to values."""
+        return bool(self.trails or self.scores)
+
+    def leave(self) -> None:
+        """A module has ended: forget the trails that began in it or below, and deliver."""
+        if self.trails:
+            depth = len(self.frames) + 1
+            self.trails[:] = [trail for trail in self.trails if trail.depth <= depth and self.frames]
+        if self.scores and not self.frames:
+            self.scores.clear()
+        if not torch.compiler.is_compiling() and self.last.content is not None:
+            self.deliver()
+
+    def fused(self, args: Any, kwargs: Any, out: Any) -> None:
+        """scaled_dot_product_attention ran."""
+        if self._passes():
+            return
+        given = len(args)
+        query = args[0] if given > 0 else kwargs["query"]
+        key = args[1] if given > 1 else kwargs["key"]
+        value = args[2] if given > 2 else kwargs["value"]
+        dropout = args[4] if given > 4 else kwargs.get("dropout_p", 0.0)
+        if query.is_nested:
+            raise GeoattnError(
+                f"{self.frames[-1].name!r} uses nested tensors, which capture cannot read; pad the batch."
+            )
+        context = describe(self.frames, query.shape[-2], key.shape[-2], self.with_inputs)
+        mask = args[3] if given > 3 else kwargs.get("attn_mask")
+        causal = bool(args[5] if given > 5 else kwargs.get("is_causal", False))
+        device = query.device.type
+        cast = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+        probe = self._probe(context.name, value, out)
+        kept_value = value if self.with_inputs else None
+        self._add(
+            Sighting(context, None, query, key, kept_value, mask, causal, kwargs.get("scale"), cast, dropout > 0, probe)
+        )
+
+    def kernel(self, func: Any) -> None:
+        """A kernel ran that is no function of torch: refused, once outside of compiled code, if it is attention."""
+        complaint = kernel_complaint(func, self.frames[-1].name)
+        if complaint is not None:
+            self.last = Letter(GeoattnError(complaint), self.last)
+            if not torch.compiler.is_compiling():
+                self.deliver()
+
+    def softmax(self, args: Any, kwargs: Any, out: Any) -> None:
+        """A softmax ran: attention, perhaps."""
+        if not is_attention_like(args, kwargs, out):
+            return
+        scores = None
+        for product, current in self.scores:
+            if args and current is args[0]:
+                scores = product
+        self.scores.clear()
+        self.trails.append(Trail(out, out, out, False, len(self.frames), scores))
+
+    def follow(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run any other function, with an eye on what it does to the trails."""
+        before_dropout(self.trails, func, args, kwargs)
+        out = func(*args, **kwargs)
+        if self.with_inputs:
+            follow_scores(self.scores, func, args, kwargs, out)
+        if func in PRODUCTS:
+            for trail in reversed(self.trails):
+                product = find_product(func, args, kwargs, out, trail.current, trail.weights)
+                if product is not None:
+                    self._found(trail, product)
+                    return out
+        if self.trails:
+            extend(self.trails, func, args, kwargs, out)
+        return out
+
+    def _found(self, trail: Trail, product: Any) -> None:
+        self.trails[:] = [other for other in self.trails if other.origin is not trail.origin]
+        if self._passes():
+            return
+        query = key = None
+        if trail.scores is not None:
+            query, key = trail.scores.left, trail.scores.right.transpose(-1, -2)
+        n, m = product.left.shape[-2:]
+        context = describe(self.frames, n, m, self.with_inputs)
+        sighting = Sighting(
+            context,
+            weights=product.left,
+            query=query,
+            key=key,
+            value=product.right if self.with_inputs else None,
+            dropout=trail.dropped,
+            probe=self._probe(context.name, product.right, product.result),
+        )
+        self._add(sighting)
+
+    def _passes(self) -> bool:
+        """True when this call is not to be recorded: another layer, or a second run by checkpointing."""
+        frame = self.frames[-1]
+        if not torch.compiler.is_compiling():
+            if in_backward():
+                return True
+            if not torch.is_grad_enabled():
+                refuse_reentrant(frame.name)
+        if not frame.chosen:
+            self.last = Letter(frame.name, self.last)
+            return True
+        return False
+
+    def _probe(self, name: str, value: Any, out: Any) -> Any:
+        """Values and output of the first head of the first sample, at the first visit of a module."""
+        if name in self.probed:
+            return None
+        if not torch.compiler.is_compiling():
+            self.probed.add(name)
+        first = (0,) * (value.ndim - 2)
+        return value.detach()[first].clone(), out.detach()[first].clone()
+
+    def _add(self, sighting: Sighting) -> None:
+        if torch.compiler.is_compiling():
+            self.last = Letter(sighting, self.last)
+            return
+        if self.last.content is not None:
+            self.deliver()
+        self._receive(sighting)
