@@ -11,7 +11,5 @@ from hypothesis import HealthCheck, settings
 settings.register_profile(
     "steady", deadline=None, max_examples=50, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile(
-    "search", deadline=None, max_examples=500, suppress_health_check=[HealthCheck.too_slow]
-)
+settings.register_profile("search", deadline=None, max_examples=500, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))

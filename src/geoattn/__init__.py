@@ -1,13 +1,19 @@
-"""The geometry of transformer attention: curvature, with certificates and gradients."""
+"""The geometry of transformer attention: curvature, with certificates and gradients, on any PyTorch model."""
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from geoattn._version import __version__
 
 if TYPE_CHECKING:
+    from geoattn.capture.call import Call as Call
+    from geoattn.capture.check import CaptureWarning as CaptureWarning
+    from geoattn.capture.record import Record as Record
+    from geoattn.capture.session import capture as capture
     from geoattn.curvature.bounds import CurvatureBounds as CurvatureBounds
     from geoattn.curvature.bounds import curvature_bounds as curvature_bounds
     from geoattn.curvature.communities import RicciCommunities as RicciCommunities
@@ -23,42 +29,80 @@ if TYPE_CHECKING:
     from geoattn.curvature.sinkhorn import SinkhornCurvature as SinkhornCurvature
     from geoattn.curvature.sinkhorn import sinkhorn_ricci as sinkhorn_ricci
     from geoattn.curvature.transport import Status as Status
+    from geoattn.data.dataset import Dataset as Dataset
     from geoattn.errors import DegenerateCurvatureWarning as DegenerateCurvatureWarning
     from geoattn.errors import GeoattnError as GeoattnError
     from geoattn.errors import GeoattnWarning as GeoattnWarning
     from geoattn.graph.convention import Convention as Convention
+    from geoattn.profile.profile import profile as profile
+    from geoattn.profile.result import Profile as Profile
+    from geoattn.training.llama2c import load_llama2c as load_llama2c
+    from geoattn.training.lvit import LViT as LViT
+    from geoattn.training.lvit import LViTConfig as LViTConfig
+    from geoattn.training.lvit_file import load_lvit as load_lvit
+    from geoattn.training.lvit_file import save_lvit as save_lvit
+    from geoattn.training.models import load_model as load_model
+    from geoattn.training.models import load_tokenizer as load_tokenizer
+    from geoattn.data.loader import load as load_data
 
 # Public name -> module: loaded when first used, so that `geoattn --help` does not wait for torch.
 _HOMES = {
+    "Call": "geoattn.capture.call",
+    "CaptureWarning": "geoattn.capture.check",
     "Convention": "geoattn.graph.convention",
     "Curvature": "geoattn.curvature.result",
     "CurvatureBounds": "geoattn.curvature.bounds",
+    "Dataset": "geoattn.data.dataset",
     "DegenerateCurvatureWarning": "geoattn.errors",
     "FormanCurvature": "geoattn.curvature.forman",
     "GeoattnError": "geoattn.errors",
     "GeoattnWarning": "geoattn.errors",
+    "LViT": "geoattn.training.lvit",
+    "LViTConfig": "geoattn.training.lvit",
+    "Profile": "geoattn.profile.result",
+    "Record": "geoattn.capture.record",
     "RicciCommunities": "geoattn.curvature.communities",
     "RicciFlow": "geoattn.curvature.flow",
     "SinkhornCurvature": "geoattn.curvature.sinkhorn",
     "Status": "geoattn.curvature.transport",
+    "capture": "geoattn.capture.session",
     "curvature_bounds": "geoattn.curvature.bounds",
     "curvature_loss": "geoattn.curvature.loss",
     "edge_curvature": "geoattn.curvature.loss",
     "forman_ricci": "geoattn.curvature.forman",
+    "load_llama2c": "geoattn.training.llama2c",
+    "load_lvit": "geoattn.training.lvit_file",
+    "load_model": "geoattn.training.models",
+    "load_tokenizer": "geoattn.training.models",
     "ollivier_ricci": "geoattn.curvature.ollivier",
+    "profile": "geoattn.profile.profile",
     "ricci_communities": "geoattn.curvature.communities",
     "ricci_flow": "geoattn.curvature.flow",
+    "save_lvit": "geoattn.training.lvit_file",
     "sinkhorn_ricci": "geoattn.curvature.sinkhorn",
 }
+_RENAMED = {"load_data": ("geoattn.data.loader", "load")}  # `load` says little outside its module
 
-__all__ = ["__version__", *sorted(_HOMES)]  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = ["__version__", *sorted([*_HOMES, *_RENAMED])]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'geoattn' has no attribute {name!r}")
+    module, original = _RENAMED.get(name, (_HOMES.get(name), name))
+    if module is None:
+        raise AttributeError(f"module 'geoattn' has no attribute {name!r}")
+    return getattr(import_module(module), original)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_HOMES, *_RENAMED})
+
+
+class _Package(ModuleType):
+    """`geoattn.capture` is the function, although a folder has its name: importing the folder must not hide it."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

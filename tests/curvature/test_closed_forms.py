@@ -150,10 +150,17 @@ def test_limit_of_transitive_graphs(graph, expected):
     np.testing.assert_allclose(values(graph, "limit"), expected, rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.parametrize("family", ["softmax-0.3", "softmax-3", "ties", "mutual", "with_zeros", "causal", "duplicates", "tree"])
+@pytest.mark.parametrize(
+    "family", ["softmax-0.3", "softmax-3", "ties", "mutual", "with_zeros", "causal", "duplicates", "tree"]
+)
 @pytest.mark.parametrize(
     "convention",
-    [Convention(), Convention(length="hop"), Convention(length="w", measure="exponential"), Convention(direction="directed")],
+    [
+        Convention(),
+        Convention(length="hop"),
+        Convention(length="w", measure="exponential"),
+        Convention(direction="directed"),
+    ],
     ids=lambda c: c.name,
 )
 def test_limit_is_that_of_lazier_and_lazier_walks(family, convention):

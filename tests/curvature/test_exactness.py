@@ -427,9 +427,9 @@ def test_causal_directed_strict_first_row():
     assert np.isnan(result.kappa[0, 1:]).all()
 
 
-@pytest.mark.parametrize("large", [1e20, 1e39, 1e100, 1e160, 1e200])
+@pytest.mark.parametrize("large", [1e20, 1e39, 1e100, 1e160, 1e200, 1e250])
 def test_large_weights(large):
-    """exp(-w^2) is 0 without a word: warnings are errors."""
+    """exp(-w^2) is 0 without a word (warnings are errors), and no sum overflows."""
     weights = draw("thousands", 5, 1)[0] / 5e3 * large
     result = ga.ollivier_ricci(weights, "grc-0.6")
     reference = problem(weights, "grc-0.6")
@@ -437,7 +437,22 @@ def test_large_weights(large):
         assert error(result.kappa[x, y], reference.kappa(x, y, "exact")[0]) <= TOLERANCE
 
 
-def test_lengths_beyond_the_range_of_sums_are_refused():
-    weights = draw("thousands", 5, 1)[0] / 5e3 * 1e300
-    with pytest.raises(ga.GeoattnError, match="overflows"):
+def test_weights_too_large_for_sums():
+    weights = draw("thousands", 5, 1)[0] * 1e300
+    with pytest.raises(ga.GeoattnError, match="overflow"):
         ga.ollivier_ricci(weights, "grc-0.6")
+
+
+@pytest.mark.parametrize("convention", ["markov", "grc-0.6", ga.Convention(direction="directed")])
+def test_wanted_edges_have_the_values_of_all_edges(convention):
+    attention = draw("softmax-3", 9, 3)
+    everything = ga.ollivier_ricci(attention, convention)
+    wanted = np.zeros((3, 9, 9), dtype=bool)
+    wanted[0, 3, 1] = wanted[2, 2, 5] = True
+    chosen = ga.ollivier_ricci(attention, convention, edges=wanted)
+    directed = everything.convention.directed
+    assert chosen.index.tolist() == ([[0, 3, 1], [2, 2, 5]] if directed else [[0, 1, 3], [2, 2, 5]])
+    np.testing.assert_allclose(chosen.kappa, everything.kappa[tuple(chosen.index.T)], rtol=1e-12)
+    assert chosen.edges == everything.edges
+    with pytest.raises(ga.GeoattnError, match=r"broadcast to \(3, 9, 9\); got shape \(2, 9, 9\)"):
+        ga.ollivier_ricci(attention, convention, edges=wanted[:2])

@@ -396,7 +396,9 @@ def test_shortest_paths_against_dijkstra(n, seed, directed, missing):
     ours = shortest_paths(lengths, directed=directed)
     graph = nx.DiGraph()
     graph.add_nodes_from(range(n))
-    graph.add_weighted_edges_from((i, j, lengths[i, j]) for i in range(n) for j in range(n) if i != j and lengths[i, j] < np.inf)
+    graph.add_weighted_edges_from(
+        (i, j, lengths[i, j]) for i in range(n) for j in range(n) if i != j and lengths[i, j] < np.inf
+    )
     expected = np.full((n, n), np.inf)
     for i, reached in nx.all_pairs_dijkstra_path_length(graph):
         for j, d in reached.items():

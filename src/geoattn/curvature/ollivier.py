@@ -13,7 +13,7 @@ from geoattn import _native
 from geoattn._version import __version__
 from geoattn.curvature.complete import all_hops_one, total_variation
 from geoattn.curvature.layout import Count, Edges, lay_out, read_count, read_edges
-from geoattn.curvature.result import Curvature
+from geoattn.curvature.result import Curvature, why_degenerate
 from geoattn.curvature.transport import Transport, pairs_of, solve_pairs
 from geoattn.errors import DegenerateCurvatureWarning, GeoattnError
 from geoattn.graph.build import Graphs, build_graphs
@@ -52,7 +52,8 @@ def ollivier_ricci(
     convention
         ``markov``, ``hop``, ``grc-0.5``, ``grc-0.6``, or a `Convention`.
     edges
-        ``"all"``, or how many edges to draw from each graph, without replacement, by ``seed``.
+        ``"all"``, or how many edges to draw from each graph, without replacement, by ``seed``; or a boolean array that
+        broadcasts to (..., n, n), True for the edges that are wanted. The result is dense with ``"all"``, else sparse.
     mask
         (..., n) bool, True for a real token; leading axes match those of the attention. Padding is not in the graph.
     threads
@@ -82,15 +83,18 @@ def ollivier_ricci(
     True
     """
     convention = Convention.of(convention)
-    sample = read_edges(edges)
+    wanted = _read_wanted(edges)
+    sample = None if wanted is not None else read_edges(edges)
     threads = None if threads is None else read_count("threads", threads, least=1)
     seed = read_count("seed", seed, least=0)
     weights = read_weights(attention, convention, mask)
+    if wanted is not None:
+        wanted = _fit_wanted(wanted, weights)
     parts: list[Transport] = []
     places: list[np.ndarray] = []
     total, finished, edge_count = _estimate(weights, sample), 0, 0
     for first, graphs in chunks(weights):
-        pairs, offsets, available = choose_pairs(graphs, sample, seed, first)
+        pairs, offsets, available = choose_pairs(graphs, sample, seed, first, wanted)
         report = None if progress is None else (lambda done, base=finished: progress(base + done, total))
         solved = _solve(graphs, pairs, offsets, threads, report)
         finished += len(pairs)
@@ -100,7 +104,7 @@ def ollivier_ricci(
         if progress is not None:
             progress(finished, max(total, finished))
     settings = {
-        "edges": "all" if sample is None else sample, "seed": seed, "threads": threads or default_threads(),
+        "edges": "chosen" if wanted is not None else "all" if sample is None else sample, "seed": seed, "threads": threads or default_threads(),
         "dtype": weights.dtype,
         "geoattn": __version__, "numpy": np.__version__, "instruction_set": _native.instruction_set(),
     }  # fmt: skip
@@ -115,16 +119,31 @@ def ollivier_ricci(
         }.items()
     }
     pairs = np.concatenate([part.pairs for part in parts])
-    layout = lay_out(columns, np.concatenate(places), pairs, weights, dense=sample is None)
+    layout = lay_out(columns, np.concatenate(places), pairs, weights, dense=sample is None and wanted is None)
     result = Curvature(**layout, convention=convention, edges=edge_count, settings=settings)
-    if result.degenerate:
+    if why := why_degenerate(columns["kappa"], columns["status"], convention):
         warnings.warn(
-            f"convention '{convention.name}': {result.degenerate}. Compare with another convention before you read"
+            f"convention '{convention.name}': {why}. Compare with another convention before you read"
             " anything into these values.",
             DegenerateCurvatureWarning,
             stacklevel=2,
         )
     return result
+
+
+def _read_wanted(edges: Any) -> np.ndarray | None:
+    """The boolean array of wanted edges, if that is what was given."""
+    array = edges.detach().cpu().numpy() if hasattr(edges, "detach") else edges
+    return array if isinstance(array, np.ndarray) and array.dtype == bool and array.ndim >= 2 else None
+
+
+def _fit_wanted(wanted: np.ndarray, weights: Weights) -> np.ndarray:
+    shape = (*weights.shape, weights.n, weights.n)
+    try:
+        wanted = np.broadcast_to(wanted, shape).reshape(-1, weights.n, weights.n)
+    except ValueError:
+        raise GeoattnError(f"edges as booleans must broadcast to {shape}; got shape {wanted.shape}.") from None
+    return wanted if weights.convention.directed else wanted | wanted.swapaxes(-1, -2)
 
 
 def chunks(weights: Weights) -> Any:
@@ -148,11 +167,13 @@ def chunks(weights: Weights) -> Any:
 
 
 def choose_pairs(
-    graphs: Graphs, sample: int | None, seed: int, first: int
+    graphs: Graphs, sample: int | None, seed: int, first: int, wanted: np.ndarray | None = None
 ) -> tuple[Int[np.ndarray, "e 2"], Int[np.ndarray, " g1"], int]:
-    """All edges, or `sample` of each graph: the draw depends on the seed and the place of the graph alone."""
+    """All edges, `sample` of each graph, or the wanted ones: the draw depends on seed and place of the graph alone."""
     chosen = graphs.edges
     available = int(chosen.sum())
+    if wanted is not None:
+        chosen &= wanted[first : first + len(chosen)]
     if sample is not None:
         for g in range(len(chosen)):
             places = np.flatnonzero(chosen[g])

@@ -20,7 +20,7 @@ from geoattn.graph.convention import Convention
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Curvature", "distance_to_one", "write_atomically"]
+__all__ = ["Curvature", "distance_to_one", "why_degenerate", "write_atomically"]
 
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _FIELDS = ("kappa", "w1", "distance", "gap", "status")
@@ -31,6 +31,26 @@ _DEGENERATE_SPREAD = 0.01
 def distance_to_one(values: Float[np.ndarray, " e"]) -> float:
     """W1 between the distribution of the values and a point mass at 1: the mean of 1 - kappa."""
     return float(np.mean(np.abs(1.0 - values)))
+
+
+def why_degenerate(kappa: Float[np.ndarray, " e"], status: UInt8[np.ndarray, " e"], convention: Convention) -> str:
+    """Why the distribution of these edges says next to nothing about the attention; empty when it does."""
+    values = kappa[np.isfinite(kappa)]
+    if len(values) < 3:
+        return ""
+    floored = float(np.mean(status == Status.BELOW_FLOOR))
+    if floored > 0.5:
+        limit = f"{convention.floor:g}, where this convention sets curvature to 0"
+        return f"{floored:.0%} of the edges are shorter than {limit}"
+    low, high = np.quantile(values, [0.01, 0.99])
+    if high - low >= _DEGENERATE_SPREAD:
+        return ""
+    spread = f"98% of the values lie within {high - low:.2g} of each other, around {np.median(values):.4g}"
+    if convention.measure == "exponential":
+        return spread + ": exp(-length^2) is nearly the same for all neighbours, whatever the attention is"
+    if convention.measure == "markov" and low > 1 - _DEGENERATE_SPREAD:
+        return spread + ": all rows of attention are nearly equal"
+    return spread
 
 
 @dataclass(frozen=True)
@@ -59,8 +79,8 @@ class Curvature:
         """The largest relative duality gap of any value; 0 when there is none."""
         return float(np.nanmax(self.gap, initial=0.0))
 
-    def _where(self) -> Int[np.ndarray, "e k"]:
-        """Index of each edge, once: i < j unless directed."""
+    def places(self) -> Int[np.ndarray, "e k"]:
+        """Index of each edge, once: the axes of the batch, i, j; i < j unless directed."""
         if self.index is not None:
             return self.index
         wanted = self.status != Status.NO_EDGE
@@ -70,33 +90,20 @@ class Curvature:
             wanted &= np.triu(np.ones((n, n), dtype=bool), 1)
         return np.argwhere(wanted)
 
-    def _column(self, name: str) -> np.ndarray:
+    def column(self, name: str) -> np.ndarray:
+        """An array of this result, one entry per edge, in the order of `places`."""
         array = getattr(self, name)
-        return array if self.index is not None else array[tuple(self._where().T)]
+        return array if self.index is not None else array[tuple(self.places().T)]
 
     def values(self) -> Float[np.ndarray, " e"]:
         """The finite curvatures, each edge once, 1-D."""
-        kappa = self._column("kappa")
+        kappa = self.column("kappa")
         return kappa[np.isfinite(kappa)]
 
     @property
     def degenerate(self) -> str:
         """Why the distribution says next to nothing about the attention; empty when it does say something."""
-        values, c = self.values(), self.convention
-        if len(values) < 3:
-            return ""
-        floored = float(np.mean(self._column("status") == Status.BELOW_FLOOR))
-        if floored > 0.5:
-            return f"{floored:.0%} of the edges are shorter than {c.floor:g}, where this convention sets curvature to 0"
-        low, high = np.quantile(values, [0.01, 0.99])
-        if high - low >= _DEGENERATE_SPREAD:
-            return ""
-        spread = f"98% of the values lie within {high - low:.2g} of each other, around {np.median(values):.4g}"
-        if c.measure == "exponential":
-            return spread + ": exp(-length^2) is nearly the same for all neighbours, whatever the attention is"
-        if c.measure == "markov" and low > 1 - _DEGENERATE_SPREAD:
-            return spread + ": all rows of attention are nearly equal"
-        return spread
+        return why_degenerate(self.column("kappa"), self.column("status"), self.convention)
 
     def summary(self) -> dict[str, Any]:
         """Mean, extremes, quantiles, share of negative edges, distance to a point mass at 1, and the certificate."""
@@ -117,16 +124,20 @@ class Curvature:
                 "distance_to_one": distance_to_one(values),
                 "quantiles": dict(zip(map(str, _QUANTILES), map(float, np.quantile(values, _QUANTILES)), strict=True)),
             }
-        codes, counts = np.unique(self._column("status"), return_counts=True)
         return {
             **stats,
             "edges": self.edges,
             "values": len(values),
-            "status": {Status(int(c)).name.lower(): int(k) for c, k in zip(codes, counts, strict=True)},
+            "status": self.summary_of_status(),
             "degenerate": self.degenerate,
             "max_gap": self.max_gap,
             "convention": self.convention.name,
         }
+
+    def summary_of_status(self) -> dict[str, int]:
+        """How many edges have each status, in words."""
+        codes, counts = np.unique(self.column("status"), return_counts=True)
+        return {Status(int(c)).name.lower(): int(k) for c, k in zip(codes, counts, strict=True)}
 
     def band(
         self, level: float = 0.95
@@ -152,15 +163,15 @@ class Curvature:
         """One row per edge: the axes of the batch, i, j, the values and the status in words."""
         import pandas as pd
 
-        where = self._where()
+        where = self.places()
         batch = where.shape[1] - 2
         names = {1: ["graph"], 2: ["layer", "head"], 3: ["layer", "sample", "head"]}.get(
             batch, [f"axis_{k}" for k in range(batch)]
         )
         table = pd.DataFrame(where, columns=pd.Index([*names, "i", "j"]))
         for name in _FIELDS[:-1]:
-            table[name] = self._column(name)
-        table["status"] = [Status(int(s)).name.lower() for s in self._column("status")]
+            table[name] = self.column(name)
+        table["status"] = [Status(int(s)).name.lower() for s in self.column("status")]
         return table
 
     def save(self, path: str | os.PathLike[str]) -> None:

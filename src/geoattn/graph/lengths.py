@@ -84,7 +84,9 @@ def edge_lengths(weights: Float[np.ndarray, "g n n"], convention: Convention) ->
         length = np.maximum(length, 0.0)
     if (length[edge] > _LONGEST).any():
         at = _place(edge & (length > _LONGEST))
-        raise GeoattnError(f"length '{kind}' overflows for a weight of {weights[at]:.3g} ({_edge(at)}). Scale the weights.")
+        raise GeoattnError(
+            f"length '{kind}' overflows for a weight of {weights[at]:.3g} ({_edge(at)}). Scale the weights."
+        )
     return length
 
 

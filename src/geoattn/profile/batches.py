@@ -1,0 +1,75 @@
+"""What a user calls a batch, and how a model is called with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from geoattn.errors import GeoattnError
+
+__all__ = ["Batch", "evaluation", "read_batch"]
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """One call of the model. ``ids`` (size, n) are token numbers, ``images`` (size, c, height, width) pixels."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    size: int
+    ids: Tensor | None
+    images: Tensor | None
+
+    def run(self, model: nn.Module) -> None:
+        """The forward pass."""
+        model(*self.args, **self.kwargs)
+
+
+def read_batch(item: Any, model: nn.Module, number: int) -> Batch:
+    """A tensor, a mapping of keyword arguments, or a tuple whose first part is one of them, on the model's device."""
+    place = f"batch {number}"
+    if isinstance(item, (tuple, list)) and item and not isinstance(item[0], str):
+        item = item[0]  # (inputs, labels), as data loaders give them
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    if isinstance(item, Tensor):
+        item = item.to(device)
+        args, kwargs, tensors = (item,), {}, [item]
+    elif isinstance(item, Mapping) and item and all(isinstance(key, str) for key in item):
+        kwargs = {key: value.to(device) if isinstance(value, Tensor) else value for key, value in item.items()}
+        args, tensors = (), [value for value in kwargs.values() if isinstance(value, Tensor) and value.ndim]
+    else:
+        raise GeoattnError(
+            f"{place} must be a tensor, a mapping of the model's keyword arguments, or a tuple that begins with one; got"
+            f" {_what(item)}."
+        )
+    if not tensors or len(tensors[0]) == 0:
+        raise GeoattnError(f"{place} holds no sample.")
+    ids = kwargs.get("input_ids")
+    if ids is None and args and not args[0].is_floating_point() and args[0].ndim == 2:
+        ids = args[0]
+    images = next((t for t in tensors if t.is_floating_point() and t.ndim == 4), None)
+    return Batch(args, kwargs, len(tensors[0] if ids is None else ids), ids, images)
+
+
+def _what(item: Any) -> str:
+    if isinstance(item, str) or (isinstance(item, (list, tuple)) and item and isinstance(item[0], str)):
+        return "text: tokenise it first, or give a dataset with tokenizer="
+    return type(item).__name__
+
+
+@contextmanager
+def evaluation(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode and no gradients within; each module gets its own mode back."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training
