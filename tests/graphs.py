@@ -1,7 +1,7 @@
 """Graphs that are hard on an exact transport solver, reproducible by name, size and seed.
 
-`draw("ties", 5, 10, seed=0)` gives ten matrices of five tokens. ATTENTION holds families of attention (rows sum to one),
-WEIGHTS families of symmetric non-negative weights for conventions that take any.
+`draw("ties", 5, 10, seed=0)` gives ten matrices of five tokens. ATTENTION holds families of attention (rows sum to
+one), WEIGHTS families of symmetric non-negative weights for conventions that take any.
 """
 
 from __future__ import annotations

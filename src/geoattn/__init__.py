@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from geoattn.curvature.sinkhorn import sinkhorn_ricci as sinkhorn_ricci
     from geoattn.curvature.transport import Status as Status
     from geoattn.data.dataset import Dataset as Dataset
+    from geoattn.data.loader import load as load_data  # noqa: F401
     from geoattn.errors import DegenerateCurvatureWarning as DegenerateCurvatureWarning
     from geoattn.errors import GeoattnError as GeoattnError
     from geoattn.errors import GeoattnWarning as GeoattnWarning
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from geoattn.training.lvit_file import save_lvit as save_lvit
     from geoattn.training.models import load_model as load_model
     from geoattn.training.models import load_tokenizer as load_tokenizer
-    from geoattn.data.loader import load as load_data
 
 # Public name -> module: loaded when first used, so that `geoattn --help` does not wait for torch.
 _HOMES = {

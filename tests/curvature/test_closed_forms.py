@@ -65,7 +65,9 @@ def test_short_cycle_without_laziness():
 @pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("leaves", [2, 3, 6, 20, 200])
 def test_star(leaves, alpha):
-    """Centre c with k leaves, edge to leaf x: m_x = alpha at x, the rest at c; m_c = alpha at c, (1 - alpha)/k at each leaf.
+    """Centre c with k leaves, edge to leaf x.
+
+    m_x = alpha at x, the rest at c; m_c = alpha at c, (1 - alpha)/k at each leaf.
 
     The k - 1 other leaves take (1 - alpha)(k - 1)/k over distances of 1 from the centre; x gives up or takes the
     difference of alpha and (1 - alpha)/k.
@@ -164,7 +166,7 @@ def test_limit_of_transitive_graphs(graph, expected):
     ids=lambda c: c.name,
 )
 def test_limit_is_that_of_lazier_and_lazier_walks(family, convention):
-    """kappa_alpha / (1 - alpha) does not change any more for alpha close to 1; the reference computes it without rounding."""
+    """kappa_alpha / (1 - alpha) no longer changes close to alpha = 1; the reference computes it without rounding."""
     for attention in draw(family, 6, 4):
         limit = ga.ollivier_ricci(attention, convention.but(alpha="limit"))
         graph = problem(attention, convention.but(alpha=0.96875))  # 31/32: exact in binary

@@ -1,9 +1,9 @@
 """The exact engine against POT, HiGHS and an exact integer solver on more than 10,000 random and hostile graphs.
 
 Every edge of every small graph is compared with POT; one edge of each graph with HiGHS and one with the exact solver
-(references/exact.py). The bound is 1e-9 * max(1, |kappa|) everywhere. POT and HiGHS work in floating point with tolerances
-of their own and miss it at times (weights over many orders of magnitude, lengths of 1e-15 beside lengths of 30): where one
-of them disagrees, the exact solver decides, and it never may disagree.
+(references/exact.py). The bound is 1e-9 * max(1, |kappa|) everywhere. POT and HiGHS work in floating point with
+tolerances of their own and miss it at times (weights over many orders of magnitude, lengths of 1e-15 beside lengths of
+30): where one of them disagrees, the exact solver decides, and it never may disagree.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def compare(
     exact: int = 1,
     sample: int | None = None,
 ) -> None:
-    """Solve a batch (or `attention`: the same in another dtype). All edges or a sample against POT, some against the others."""
+    """Solve a batch (or `attention`: the same in another dtype); edges against POT, some against the others."""
     where = f"{where}, n = {batch.shape[-1]}, {convention if isinstance(convention, str) else convention.name}"
     result = ga.ollivier_ricci(batch if attention is None else attention, convention, threads=1)
     rng = np.random.default_rng(0)
@@ -267,7 +267,7 @@ DIRECTED_FAMILIES = (
 
 @pytest.mark.parametrize("name", DIRECTED)
 def test_directed(name):
-    """Directed graphs keep direction: causal ones have pairs that no path serves, one-hot rows have one-way zero lengths."""
+    """Directed graphs keep direction: causal ones have pairs without a path, one-hot rows have one-way zero lengths."""
     tally = Tally()
     for family in DIRECTED_FAMILIES:
         if (name, family) == ("1/w", "sparse_ties"):

@@ -1,4 +1,4 @@
-"""The grc presets against the numbers of the real GraphRicciCurvature 0.5.3.2 and 0.6.1 (references/make_grc_references.py)."""
+"""The grc presets against numbers of GraphRicciCurvature 0.5.3.2 and 0.6.1 (references/make_grc_references.py)."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ SOLID = {"rtol": 1e-9, "atol": 1e-10}
 
 @st.composite
 def attentions(draw_: st.DrawFn, most: int = 9) -> np.ndarray:
-    """Softmax attention: flat to one-hot, with zeros, and with coarse logits so that ties are common; or a hostile family."""
+    """Softmax attention, flat to one-hot, with zeros, with coarse logits so that ties come; or a hostile family."""
     n, seed = draw_(st.integers(2, most)), draw_(st.integers(0, 2**32 - 1))
     family = draw_(st.sampled_from([None, *(f for f in ATTENTION if f not in FRAGILE)]))
     if family is not None:

@@ -37,7 +37,8 @@ def test_the_presets_are_those_of_the_table() -> None:
     [
         {"heads": "some"}, {"direction": "both"}, {"length": "log w"}, {"measure": "row"}, {"denominator": "d"},
         {"heads": None}, {"direction": ["mean"]}, {"length": 1}, {"measure": ""}, {"denominator": b"length"},
-        {"alpha": -0.1}, {"alpha": 1.0}, {"alpha": 1}, {"alpha": float("nan")}, {"alpha": float("inf")}, {"alpha": True},
+        {"alpha": -0.1}, {"alpha": 1.0}, {"alpha": 1}, {"alpha": float("nan")}, {"alpha": float("inf")},
+        {"alpha": True},
         {"alpha": "lazy"}, {"alpha": None}, {"alpha": 0.5j}, {"alpha": [0.5]},
         {"exponent": 0}, {"exponent": -2.0}, {"exponent": float("inf")}, {"exponent": float("nan")}, {"exponent": "2"},
         {"exponent": True}, {"exponent": None},

@@ -1,4 +1,4 @@
-"""What comes in: arrays, tensors, networkx graphs, masks; what is refused is in tests/test_bad_input.py, the rest here."""
+"""What comes in: arrays, tensors, networkx graphs, masks. What is refused is in tests/test_bad_input.py."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_networkx_directed():
 def test_networkx_weights_must_be_numbers(weight):
     graph = nx.path_graph(3)
     graph[0][1]["weight"] = weight
-    with pytest.raises(ga.GeoattnError, match="weight|finite"):  # networkx makes NaN of None
+    with pytest.raises(ga.GeoattnError, match=r"weight|finite"):  # networkx makes NaN of None
         ga.ollivier_ricci(graph, "grc-0.6")
 
 

@@ -104,7 +104,8 @@ def ollivier_ricci(
         if progress is not None:
             progress(finished, max(total, finished))
     settings = {
-        "edges": "chosen" if wanted is not None else "all" if sample is None else sample, "seed": seed, "threads": threads or default_threads(),
+        "edges": "chosen" if wanted is not None else "all" if sample is None else sample,
+        "seed": seed, "threads": threads or default_threads(),
         "dtype": weights.dtype,
         "geoattn": __version__, "numpy": np.__version__, "instruction_set": _native.instruction_set(),
     }  # fmt: skip

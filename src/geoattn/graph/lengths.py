@@ -79,7 +79,7 @@ def edge_lengths(weights: Float[np.ndarray, "g n n"], convention: Convention) ->
         if (length < -1e-12).any():
             raise GeoattnError(
                 f"length '{kind}' needs weights of at most 1; the largest is {weights.max():.6g}"
-                f" ({_edge(_place(weights == weights.max()))}). Scale the weights, or choose length 'w', '1/w' or 'hop'."
+                f" ({_edge(_place(weights == weights.max()))}). Scale the weights, or take length 'w', '1/w' or 'hop'."
             )
         length = np.maximum(length, 0.0)
     if (length[edge] > _LONGEST).any():

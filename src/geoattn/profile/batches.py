@@ -44,7 +44,7 @@ def read_batch(item: Any, model: nn.Module, number: int) -> Batch:
         args, tensors = (), [value for value in kwargs.values() if isinstance(value, Tensor) and value.ndim]
     else:
         raise GeoattnError(
-            f"{place} must be a tensor, a mapping of the model's keyword arguments, or a tuple that begins with one; got"
+            f"{place} must be a tensor, a mapping of the model's arguments, or a tuple that begins with one; got"
             f" {_what(item)}."
         )
     if not tensors or len(tensors[0]) == 0:

@@ -26,9 +26,9 @@ _LONGEST_SIDE = 96  # pixels of a kept picture
 class Example:
     """One sample. ``edges[layer]`` (e, 3) holds head, i, j; ``weights`` S_ij and ``kappa`` belong to them.
 
-    ``tokens`` are labels, one per token. ``image`` (height, width, channel) belongs to ``grid`` (rows, columns, number of
-    tokens before the patches). Of graphs with more than 24 tokens the strongest edges are kept, three per token, and the
-    most negative of those that were solved.
+    ``tokens`` are labels, one per token. ``image`` (height, width, channel) belongs to ``grid`` (rows, columns, number
+    of tokens before the patches). Of graphs with more than 24 tokens the strongest edges are kept, three per token, and
+    the most negative of those that were solved.
     """
 
     sample: int

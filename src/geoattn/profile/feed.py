@@ -25,8 +25,8 @@ def feed(
     """Batches of images or texts.
 
     Images: as they are, in [0, 1], for L-ViT; for a model with ``config.image_size``, resized to it, with the number of
-    channels that it expects, and normalised by ``mean`` and ``std`` (of ViT by default). Texts: by the tokenizer, padded
-    to the longest of the batch, cut at the tokenizer's limit or 512 tokens.
+    channels that it expects, and normalised by ``mean`` and ``std`` (of ViT by default). Texts: by the tokenizer,
+    padded to the longest of the batch, cut at the tokenizer's limit or 512 tokens.
     """
     if dataset.texts is not None:
         if tokenizer is None:

@@ -19,7 +19,7 @@ def count_values(
 ) -> Int[np.ndarray, "rows bins"]:
     """How many values of each row fall into each bin."""
     bins = len(EDGES) - 1
-    # Values of exactly 1, and those a rounding above, belong to the last bin; a nudge keeps 0.29 from falling into 0.28.
+    # 1 itself, and what rounding put above it, belongs to the last bin; a nudge keeps 0.29 from falling into 0.28.
     place = np.clip(np.searchsorted(EDGES, values + 1e-12, side="right") - 1, 0, bins - 1)
     return np.bincount(row * bins + place, minlength=rows * bins).reshape(rows, bins)
 

@@ -51,7 +51,7 @@ class CurvatureLens:
 
     def measure(self, piece: Piece, layer: int, first: int, h: int) -> Moments:
         """Counts and totals over the edges of each map. ``first`` is the number of the first sample of the piece."""
-        b, heads, n = piece.valid.shape
+        b, heads, _ = piece.valid.shape
         seen = self.layers.get(layer)
         if seen is None:
             nothing = np.full(h, np.nan)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -33,12 +33,19 @@ from geoattn.profile.tally import Key, Tally
 
 __all__ = ["profile"]
 
+if TYPE_CHECKING:
+    Model = nn.Module
+    Batches = Iterable[Any] | Dataset
+    Tokens = Literal["all", "content"]
+else:  # checked below, with words that help
+    Model = Batches = Tokens = Any
+
 
 def profile(
-    model: nn.Module,
-    batches: Iterable[Any] | Dataset,
+    model: Model,
+    batches: Batches,
     *,
-    tokens: Literal["all", "content"] = "all",
+    tokens: Tokens = "all",
     convention: str | Convention | Sequence[str | Convention] = "markov",
     edges: Any = "auto",
     layers: Layers = None,
@@ -60,19 +67,19 @@ def profile(
     model
         Any PyTorch model with attention. Run in evaluation mode, without gradients; its mode is put back.
     batches
-        An iterable of tensors, of mappings of keyword arguments, or of tuples that begin with one of them, as data loaders
-        give; or a `Dataset`, with ``tokenizer`` for texts. Read once; memory does not grow with their number.
+        An iterable of tensors, of mappings of keyword arguments, or of tuples that begin with one of them, as data
+        loaders give; or a `Dataset`, with ``tokenizer`` for texts. Read once; memory does not grow with their number.
     tokens
-        ``"all"``, or ``"content"``: CLS, SEP, BOS, registers and other special tokens leave the graph, and rows are divided
-        by the weight that remains. They are found by ``tokenizer``, by the model's configuration, from the number of
-        patches, or given as ``special``: token ids, or how many come first.
+        ``"all"``, or ``"content"``: CLS, SEP, BOS, registers and other special tokens leave the graph, and rows are
+        divided by the weight that remains. They are found by ``tokenizer``, by the model's configuration, from the
+        number of patches, or given as ``special``: token ids, or how many come first.
     convention
         One or several, by name or as `Convention`; the first one is that of the examples.
     edges
         ``"auto"``: all edges of maps of up to 65 tokens, 512 drawn by ``seed`` of larger ones. ``"all"``, or a number.
     layers
-        Which modules, by pattern, as in `capture`. Cross-attention and steps of a generation are not graphs on one set of
-        tokens; they are counted in ``settings["skipped"]``.
+        Which modules, by pattern, as in `capture`. Cross-attention and steps of a generation are not graphs on one set
+        of tokens; they are counted in ``settings["skipped"]``.
     examples
         How many samples to keep with their edges, for the report.
     resamplings, level
@@ -128,7 +135,8 @@ def profile(
         name_of_data = "batches"
         if isinstance(batches, (torch.Tensor, dict, str)) or not isinstance(batches, Iterable):
             raise GeoattnError(
-                f"batches must be an iterable of batches or a Dataset; got one {type(batches).__name__}: put it in a list."
+                f"batches must be an iterable of batches or a Dataset; got one {type(batches).__name__}: put it in a"
+                " list."
             )
     with evaluation(model):
         for number, item in enumerate(batches):
@@ -136,7 +144,7 @@ def profile(
             run.begin(batch)
             with capture(model, layers=layers, reduce=run.look) as record:
                 batch.run(model)
-            run.calls = len(record)
+            run.end(len(record))
     if run.samples == 0:
         raise GeoattnError("batches were empty: no sample was seen.")
     if not run.tally.sums:
@@ -144,8 +152,8 @@ def profile(
             f"no self-attention over two or more tokens ran; skipped: {', '.join(run.skipped) or 'nothing'}."
         )
     return _finish(run, conventions, level, {
-        "model": name or type(model).__name__, "data": data or name_of_data, "tokens": tokens, "edges": edges, "seed": seed,
-        "resamplings": resamplings, "level": level, "threads": threads or default_threads(),
+        "model": name or type(model).__name__, "data": data or name_of_data, "tokens": tokens, "edges": edges,
+        "seed": seed, "resamplings": resamplings, "level": level, "threads": threads or default_threads(),
     }, started)  # fmt: skip
 
 
@@ -157,7 +165,8 @@ class _Run:
         progress: Callable[[float, int | None], object] | None,
     ) -> None:  # fmt: skip
         self.model, self.special, self.lenses, self.tally, self.examples = model, special, lenses, tally, examples
-        self._progress, self.total = progress, None
+        self._progress = progress
+        self.total: int | None = None
         self.samples, self.maps, self.calls, self._call = 0, 0, 0, 0
         self.layers: dict[tuple[str, int], int] = {}
         self.skipped: dict[str, int] = {}
@@ -167,6 +176,11 @@ class _Run:
     def begin(self, batch: Batch) -> None:
         self._batch, self._offset, self._call = batch, self.samples, 0
         self.samples += batch.size
+
+    def end(self, calls: int) -> None:
+        self.calls = calls
+        if self._progress is not None:
+            self._progress(self.samples, self.total)
 
     def look(self, call: Call) -> None:
         """All lenses on one call, while the forward pass waits."""

@@ -29,8 +29,8 @@ _FORMAT = 1
 class Profile:
     """Lenses over the layers and heads of one model; what `profile` gives.
 
-    ``table`` is tidy: layer, name, head, lens, convention, statistic, value, lower, upper, samples, count. Rows without a
-    head are a whole layer, rows without a layer the whole model; both pool the maps, so that each edge counts once.
+    ``table`` is tidy: layer, name, head, lens, convention, statistic, value, lower, upper, samples, count. Rows without
+    a head are a whole layer, rows without a layer the whole model; both pool the maps, so that each edge counts once.
     ``histograms[convention][layer]`` (h, bins) are counts of curvature values in the bins of
     `geoattn.profile.histogram.EDGES`. ``resampled`` holds totals and counts (2, r) of the bootstrap by layer.
     ``settings`` say how it was made: model, data, tokens, edges, seed, versions, seconds, certificate, notes.
@@ -59,9 +59,10 @@ class Profile:
         """(value, lower, upper) of one row; without a layer the whole model, without a head the whole layer."""
         convention = convention or (self.conventions[0].name if lens == "curvature" else "")
         t = self.table
-        rows = t[(t.lens == lens) & (t.convention == convention) & (t.statistic == statistic)]
-        rows = rows[rows.layer.isna() if layer is None else rows.layer == layer]
-        rows = rows[rows["head"].isna() if head is None else rows["head"] == head]
+        wanted = (t["lens"] == lens) & (t["convention"] == convention) & (t["statistic"] == statistic)
+        wanted &= t["layer"].isna() if layer is None else (t["layer"] == layer).fillna(False)
+        wanted &= t["head"].isna() if head is None else (t["head"] == head).fillna(False)
+        rows = t.loc[wanted]
         if len(rows) != 1:
             raise GeoattnError(
                 f"no row for {lens}, {convention or 'no convention'}, {statistic}, layer {layer}, head {head}; see"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Bool
@@ -68,7 +68,7 @@ class Special:
         return leading
 
 
-def read_special(tokens: Literal["all", "content"], special: Any, tokenizer: Any, model: nn.Module) -> Special:
+def read_special(tokens: Any, special: Any, tokenizer: Any, model: nn.Module) -> Special:
     """What is known of special tokens, from the arguments of `profile`, the tokenizer, or the model's configuration."""
     if tokens not in ("all", "content"):
         raise GeoattnError(f"tokens must be 'all' or 'content'; got {tokens!r}.")
@@ -79,14 +79,14 @@ def read_special(tokens: Literal["all", "content"], special: Any, tokenizer: Any
             raise GeoattnError(f"special must not be negative; got {special}.")
         return Special(True, leading=special)
     if special is not None:
-        ids = list(special) if isinstance(special, Iterable) else [None]
+        ids: list[Any] = list(special) if isinstance(special, Iterable) else [None]
         if not all(isinstance(i, int) for i in ids):
             raise GeoattnError(f"special must be a number of leading tokens or a list of token ids; got {special!r}.")
         return Special(True, ids=frozenset(ids))
     if tokenizer is not None:
         return Special(True, ids=frozenset(tokenizer.all_special_ids))
     config = getattr(model, "config", None)
-    found: set[int] = set()
+    found: set[Any] = set()
     for part in _IDS:
         value = getattr(config, f"{part}_token_id", None)
         found |= set(value) if isinstance(value, (list, tuple)) else {value} - {None}

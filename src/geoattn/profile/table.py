@@ -58,7 +58,8 @@ def _estimate(parts: list[Sums], heads: slice, samples: int, level: float) -> tu
     low = high = float("nan")
     if samples > 1:
         resampled = [(s.totals[heads].sum(axis=0), s.counts[heads].sum(axis=0)) for s in parts]
-        low, high = interval(*np.sum(resampled, axis=0), level)
+        totals, counts = np.sum(resampled, axis=0)
+        low, high = interval(totals, counts, level)
     return (total / count if count else float("nan")), low, high, samples, int(count)
 
 

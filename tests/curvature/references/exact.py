@@ -156,7 +156,7 @@ def w1_pot(p: np.ndarray, q: np.ndarray, cost: np.ndarray) -> float:
     if barred.any():  # a way that costs more than any other is taken only if there is no other
         wall = 4 * len(a) * max(1.0, cost[~barred].max(initial=0.0))
         cost = np.where(barred, wall, cost)
-    plan, total, _, _, code = emd_c(a, b, cost, 1_000_000, 1)
+    plan, _, _, _, code = emd_c(a, b, cost, 1_000_000, 1)
     if code != 1:
         raise ArithmeticError(f"POT failed with code {code}")
     if plan[barred].sum() > 1e-9:
@@ -201,8 +201,8 @@ def w1_exact(
     p: np.ndarray, q: np.ndarray, lengths: np.ndarray, x: int, y: int
 ) -> tuple[Fraction | None, Fraction | None]:
     """W1 of p / sum(p) and q / sum(q), and d(x, y), without any rounding; None where they are infinite."""
-    whole_p, unit_p = _whole_numbers(p)
-    whole_q, unit_q = _whole_numbers(q)
+    whole_p, _ = _whole_numbers(p)
+    whole_q, _ = _whole_numbers(q)
     sum_p, sum_q = sum(whole_p), sum(whole_q)
     supply = [a * sum_q - b * sum_p for a, b in zip(whole_p, whole_q, strict=True)]
     everything = sum(s for s in supply if s > 0)
