@@ -119,6 +119,19 @@ inline int argmax_positive(const double* x, int n) {
     }
 }
 
+// Is there a way from u to v over a third node that is no longer than the edge? Both halves must be strictly shorter
+// than the edge: the removals then follow a descending order and cannot disconnect anything.
+inline bool matched(const double* from_u, const double* to_v, int n, double edge) {
+    const __m256d limit = _mm256_set1_pd(edge);
+    for (int k = 0; k < n; k += 4) {
+        const __m256d a = _mm256_load_pd(from_u + k), b = _mm256_load_pd(to_v + k);
+        const __m256d no_longer = _mm256_cmp_pd(_mm256_add_pd(a, b), limit, _CMP_LE_OQ);
+        const __m256d shorter = _mm256_cmp_pd(_mm256_max_pd(a, b), limit, _CMP_LT_OQ);
+        if (_mm256_movemask_pd(_mm256_and_pd(no_longer, shorter))) return true;
+    }
+    return false;
+}
+
 // row[k] = min(row[k], base + through[k]): one step of all-pairs shortest paths
 inline void relax(double* row, double base, const double* through, int n) {
     const __m256d b = _mm256_set1_pd(base);
@@ -166,6 +179,12 @@ inline int argmax_positive(const double* x, int n) {
     for (int k = 0; k < n; ++k)
         if (x[k] > best) best = x[k], at = k;
     return at;
+}
+
+inline bool matched(const double* from_u, const double* to_v, int n, double edge) {
+    for (int k = 0; k < n; ++k)
+        if (from_u[k] + to_v[k] <= edge && from_u[k] < edge && to_v[k] < edge) return true;
+    return false;
 }
 
 inline void relax(double* row, double base, const double* through, int n) {

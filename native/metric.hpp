@@ -100,15 +100,4 @@ struct Network {
     }
 };
 
-// Is there a way from u to v over a third node that is no longer than the edge? Both halves must be strictly shorter
-// than the edge: the removals then follow a descending order and cannot disconnect anything.
-inline bool matched(const double* from_u, const double* to_v, int stride, double edge) {
-    for (int k = 0; k < stride; k += 4) {
-        bool any = false;
-        for (int l = k; l < k + 4; ++l) any |= (from_u[l] + to_v[l] <= edge) & (from_u[l] < edge) & (to_v[l] < edge);
-        if (any) return true;
-    }
-    return false;
-}
-
 }  // namespace geoattn::GEOATTN_ISA

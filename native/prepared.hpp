@@ -72,11 +72,17 @@ inline Network build_network(const Prepared& p, const std::vector<int>& nodes, s
         }
     for (int a = 0; a < net.n; ++a)
         for (int b = 0; b < net.n; ++b) back[b][a] = between[a][b] = d[net.members[a]][net.members[b]];
+    // A way over a third node is at least as long as the shortest steps out of a and into b: most edges need no search.
+    std::vector<double> leave(net.n, INF), enter(net.n, INF);
+    for (int a = 0; a < net.n; ++a)
+        for (int b = 0; b < net.n; ++b)
+            if (a != b) leave[a] = std::min(leave[a], between[a][b]), enter[a] = std::min(enter[a], back[a][b]);
     parallel_for(net.n > 256 ? threads : 1, net.n, [&](int a) {
         if (stop.load(std::memory_order_relaxed)) return;
         for (int b = 0; b < net.n; ++b) {
             double& edge = net.out[a][b];
-            if (edge < INF && (edge > between[a][b] || matched(between[a], back[b], between.stride, edge))) edge = INF;
+            if (!(edge < INF)) continue;
+            if (edge > between[a][b] || (leave[a] + enter[b] <= edge && matched(between[a], back[b], between.stride, edge))) edge = INF;
         }
     });
     double diameter = 0;
