@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from geoattn.graph.convention import Convention as Convention
     from geoattn.profile.profile import profile as profile
     from geoattn.profile.result import Profile as Profile
+    from geoattn.spectrum.eigenvalues import spectrum as spectrum
+    from geoattn.spectrum.result import Spectrum as Spectrum
     from geoattn.training.llama2c import load_llama2c as load_llama2c
     from geoattn.training.lvit import LViT as LViT
     from geoattn.training.lvit import LViTConfig as LViTConfig
@@ -64,6 +66,7 @@ _HOMES = {
     "RicciCommunities": "geoattn.curvature.communities",
     "RicciFlow": "geoattn.curvature.flow",
     "SinkhornCurvature": "geoattn.curvature.sinkhorn",
+    "Spectrum": "geoattn.spectrum.result",
     "Status": "geoattn.curvature.transport",
     "capture": "geoattn.capture.session",
     "curvature_bounds": "geoattn.curvature.bounds",
@@ -80,6 +83,7 @@ _HOMES = {
     "ricci_flow": "geoattn.curvature.flow",
     "save_lvit": "geoattn.training.lvit_file",
     "sinkhorn_ricci": "geoattn.curvature.sinkhorn",
+    "spectrum": "geoattn.spectrum.eigenvalues",
 }
 _RENAMED = {"load_data": ("geoattn.data.loader", "load")}  # `load` says little outside its module
 

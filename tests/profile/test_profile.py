@@ -203,6 +203,21 @@ def test_several_conventions(model: ga.LViT, digits: ga.Dataset) -> None:
         ga.profile(model, digits, convention=["hop", "hop"])
 
 
+def test_spectrum_of_each_map(model: ga.LViT, digits: ga.Dataset) -> None:
+    profile = ga.profile(model, digits)
+    attention = maps(model, digits.pixels())[3].attention()[:, 0]
+    result = ga.spectrum(attention)
+    for name, values in {
+        "second_eigenvalue": result.second,
+        "smallest_eigenvalue": result.smallest_real,
+        "dobrushin": result.dobrushin,
+        "irreversibility": result.irreversibility,
+    }.items():
+        assert profile.value(name, layer=3, lens="spectrum")[0] == pytest.approx(np.mean(values), rel=1e-6)
+    alone = ga.profile(model, digits, lenses="curvature")
+    assert set(alone.table["lens"]) == {"curvature"}
+
+
 def test_examples(model: ga.LViT, digits: ga.Dataset) -> None:
     profile = ga.profile(model, digits, examples=2)
     assert [e.sample for e in profile.examples] == [0, 1]
@@ -281,6 +296,7 @@ class Nothing(nn.Module):
         ({"edges": 0}, "edges must be"),
         ({"layers": "nowhere.*"}, "nowhere"),
         ({"level": 1.0}, "level"),
+        ({"lenses": ["curvature", "colour"]}, "unknown lens 'colour'"),
         ({"resamplings": 1}, "resamplings"),
         ({"convention": "grc"}, "unknown convention"),
         ({"convention": []}, "at least one"),

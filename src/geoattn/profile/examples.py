@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import UInt8
 from torch import Tensor
 
 from geoattn.curvature.ollivier import ollivier_ricci
@@ -36,9 +36,9 @@ class Example:
     valid: tuple[bool, ...]
     image: UInt8[np.ndarray, "h w c"] | None
     grid: tuple[int, int, int] | None
-    edges: tuple[Int[np.ndarray, "e 3"], ...]
-    weights: tuple[Float[np.ndarray, " e"], ...]
-    kappa: tuple[Float[np.ndarray, " e"], ...]
+    edges: tuple[np.ndarray, ...]  # e differs from layer to layer, which a shape in the type could not say
+    weights: tuple[np.ndarray, ...]
+    kappa: tuple[np.ndarray, ...]
 
 
 class Examples:

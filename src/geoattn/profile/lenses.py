@@ -19,8 +19,12 @@ from geoattn.graph.convention import Convention
 from geoattn.profile.histogram import EDGES, count_values
 from geoattn.profile.pieces import Piece
 from geoattn.profile.tally import Moments
+from geoattn.spectrum.eigenvalues import spectrum
 
-__all__ = ["ALL_EDGES_UP_TO", "CurvatureLens", "Extremes", "weights_lens"]
+__all__ = ["ALL_EDGES_UP_TO", "LENSES", "CurvatureLens", "Extremes", "spectrum_lens", "weights_lens"]
+
+#: What `profile` can measure.
+LENSES = ("curvature", "weights", "spectrum")
 
 #: With edges="auto" all edges of maps of at most so many tokens are solved, and SAMPLE of those of larger ones.
 ALL_EDGES_UP_TO = 65
@@ -138,3 +142,18 @@ def weights_lens(piece: Piece, call: Call) -> Iterator[tuple[str, Moments]]:
     yield "rows", Moments(rows.numpy(), {"row_entropy": entropy.numpy(), "self_weight": own.numpy()})
     alive = (entries > 0).double()
     yield "maps", Moments(alive.numpy(), {"variance": torch.nan_to_num(variance, nan=0.0).numpy()})
+
+
+def spectrum_lens(piece: Piece, threads: int | None) -> Moments:
+    """Of the Markov chain: second eigenvalue (modulus), smallest real part, Dobrushin coefficient, irreversibility."""
+    b, h, n = piece.valid.shape
+    alive = piece.valid.sum(-1) > 1
+    names = ("second_eigenvalue", "smallest_eigenvalue", "dobrushin", "irreversibility")
+    totals = {name: np.zeros((b, h)) for name in names}
+    if alive.any():
+        maps = piece.attention.reshape(b * h, n, n)[torch.from_numpy(alive.reshape(-1)).to(piece.attention.device)]
+        found = spectrum(maps, mask=piece.valid[alive], threads=threads)
+        values = (found.second, found.smallest_real, found.dobrushin, found.irreversibility)
+        for name, value in zip(names, values, strict=True):
+            totals[name][alive] = value
+    return Moments(alive.astype(np.float64), totals)

@@ -24,7 +24,7 @@ from geoattn.graph.shortest_paths import default_threads
 from geoattn.profile.batches import Batch, evaluation, read_batch
 from geoattn.profile.examples import Examples
 from geoattn.profile.feed import feed
-from geoattn.profile.lenses import CurvatureLens, weights_lens
+from geoattn.profile.lenses import LENSES, CurvatureLens, spectrum_lens, weights_lens
 from geoattn.profile.pieces import pieces
 from geoattn.profile.result import Profile
 from geoattn.profile.special import Special, read_special
@@ -49,6 +49,7 @@ def profile(
     convention: str | Convention | Sequence[str | Convention] = "markov",
     edges: Any = "auto",
     layers: Layers = None,
+    lenses: Any = LENSES,
     tokenizer: Any = None,
     special: Any = None,
     examples: Count = 1,
@@ -60,7 +61,7 @@ def profile(
     data: str | None = None,
     progress: Callable[[float, int | None], object] | None = None,
 ) -> Profile:
-    r"""Measure the attention of each layer and head of a model on data: curvature, entropy, variance.
+    r"""Measure the attention of each layer and head of a model on data: curvature, weights, spectrum.
 
     Parameters
     ----------
@@ -80,6 +81,9 @@ def profile(
     layers
         Which modules, by pattern, as in `capture`. Cross-attention and steps of a generation are not graphs on one set
         of tokens; they are counted in ``settings["skipped"]``.
+    lenses
+        ``curvature`` is always there; ``weights``: row entropy, weight on the token itself, variance; ``spectrum``:
+        second and smallest eigenvalue, Dobrushin coefficient, irreversibility.
     examples
         How many samples to keep with their edges, for the report.
     resamplings, level
@@ -119,11 +123,14 @@ def profile(
         edges = "all" if read_edges(edges) is None else read_edges(edges)
     threads = None if threads is None else read_count("threads", threads, least=1)
     seed, resamplings = read_count("seed", seed, least=0), read_count("resamplings", resamplings, least=2)
+    chosen = _read_lenses(lenses)
     rules = read_special(tokens, special, tokenizer, model)
     run = _Run(
         model,
         rules,
         [CurvatureLens(c, edges, threads, seed) for c in conventions],
+        chosen,
+        threads,
         Tally(resamplings, seed),
         Examples(read_count("examples", examples, least=0), conventions[0], tokenizer, threads),
         progress,
@@ -152,8 +159,8 @@ def profile(
             f"no self-attention over two or more tokens ran; skipped: {', '.join(run.skipped) or 'nothing'}."
         )
     return _finish(run, conventions, level, {
-        "model": name or type(model).__name__, "data": data or name_of_data, "tokens": tokens, "edges": edges,
-        "seed": seed, "resamplings": resamplings, "level": level, "threads": threads or default_threads(),
+        "model": name or type(model).__name__, "data": data or name_of_data, "tokens": tokens, "edges": edges, "lenses":
+        list(chosen), "seed": seed, "resamplings": resamplings, "level": level, "threads": threads or default_threads(),
     }, started)  # fmt: skip
 
 
@@ -161,10 +168,11 @@ class _Run:
     """The state of a profile while batches stream by."""
 
     def __init__(
-        self, model: nn.Module, special: Special, lenses: list[CurvatureLens], tally: Tally, examples: Examples,
-        progress: Callable[[float, int | None], object] | None,
+        self, model: nn.Module, special: Special, lenses: list[CurvatureLens], others: tuple[str, ...],
+        threads: int | None, tally: Tally, examples: Examples, progress: Callable[[float, int | None], object] | None,
     ) -> None:  # fmt: skip
         self.model, self.special, self.lenses, self.tally, self.examples = model, special, lenses, tally, examples
+        self.others, self._threads = others, threads
         self._progress = progress
         self.total: int | None = None
         self.samples, self.maps, self.calls, self._call = 0, 0, 0, 0
@@ -202,8 +210,12 @@ class _Run:
                     first = self._offset + piece.samples.start
                     seen = lens.measure(piece, layer, first, h)
                     self.tally.add(layer, "curvature", lens.convention.name, some, piece.heads, h, seen)
-                for _, seen in weights_lens(piece, call):
-                    self.tally.add(layer, "weights", "", some, piece.heads, h, seen)
+                if "weights" in self.others:
+                    for _, seen in weights_lens(piece, call):
+                        self.tally.add(layer, "weights", "", some, piece.heads, h, seen)
+                if "spectrum" in self.others:
+                    seen = spectrum_lens(piece, self._threads)
+                    self.tally.add(layer, "spectrum", "", some, piece.heads, h, seen)
                 self.examples.take(piece, layer, some, self._batch, self._offset)
         except GeoattnError as error:
             raise GeoattnError(f"{call.name}, samples {self._offset} to {self.samples - 1}: {error}") from None
@@ -223,6 +235,14 @@ def _read_conventions(convention: Any) -> tuple[Convention, ...]:
     if any(c.heads == "mean" for c in found):
         raise GeoattnError("a profile is by head; heads='mean' averages them: use ollivier_ricci on the maps.")
     return found
+
+
+def _read_lenses(lenses: Any) -> tuple[str, ...]:
+    names = [lenses] if isinstance(lenses, str) else list(lenses)
+    unknown = [name for name in names if name not in LENSES]
+    if unknown:
+        raise GeoattnError(f"unknown lens {unknown[0]!r}; expected some of {', '.join(LENSES)}.")
+    return tuple(dict.fromkeys(["curvature", *names]))
 
 
 def _finish(

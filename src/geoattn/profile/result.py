@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from geoattn.curvature.result import write_atomically
 from geoattn.errors import GeoattnError
@@ -39,7 +39,7 @@ class Profile:
     table: pd.DataFrame
     layers: tuple[str, ...]
     conventions: tuple[Convention, ...]
-    histograms: dict[str, tuple[Int[np.ndarray, "h bins"], ...]]
+    histograms: dict[str, tuple[np.ndarray, ...]]
     resampled: dict[Key, Float[np.ndarray, "2 r"]]
     examples: tuple[Example, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
