@@ -20,7 +20,8 @@ def test_the_python_example_runs():
     strict = [sys.executable, "-W", "error", "-c", code]
     done = subprocess.run(strict, capture_output=True, text=True, timeout=120, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    assert "(4, 6, 4, 17, 17)" in done.stdout
+    assert "(64, 1, 17, 17)" in done.stdout
+    assert "first layer" in done.stdout
 
 
 @pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#]+?)\)", README))))

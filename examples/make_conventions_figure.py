@@ -1,6 +1,6 @@
-"""The picture of the README: curvature of the embedded sample, layer by layer, under two conventions.
+"""The picture of docs/conventions.md: curvature of the embedded sample, layer by layer, under two conventions.
 
-.venv/bin/python examples/make_readme_figure.py
+.venv/bin/python examples/make_conventions_figure.py
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 import geoattn as ga
 from geoattn.data.sample import load_sample
 
-TARGET = Path(__file__).parents[1] / "docs" / "images" / "curvature.png"
+TARGET = Path(__file__).parents[1] / "docs" / "images" / "conventions.png"
 # Okabe and Ito's colours, told apart by colour-blind readers too.
 PANELS = {
     "markov": ("#0072B2", "length −log S, measure = the attention row"),
