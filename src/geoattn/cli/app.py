@@ -14,6 +14,7 @@ from geoattn.cli.cite import cite
 from geoattn.cli.curvature import curvature
 from geoattn.cli.doctor import doctor
 from geoattn.cli.printable import printable
+from geoattn.cli.report import report
 from geoattn.errors import GeoattnError
 
 __all__ = ["app"]
@@ -93,6 +94,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command(rich_help_panel="Measure")(report)
 app.command(rich_help_panel="Measure")(curvature)
 app.command(rich_help_panel="About")(cite)
 app.command(rich_help_panel="About")(doctor)

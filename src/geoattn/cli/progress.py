@@ -15,8 +15,8 @@ _PATIENCE = 1.0  # seconds before the bar appears
 class LateProgress:
     """Call `update` as often as you like; shows nothing for short work or when stderr is not a terminal."""
 
-    def __init__(self, total: int, label: str) -> None:
-        self._total, self._label = max(total, 1), label
+    def __init__(self, total: int, label: str, unit: str = "edges") -> None:
+        self._total, self._label, self._unit = max(total, 1), label, unit
         self._bar: Any = None
         self._task: Any = None
 
@@ -25,7 +25,7 @@ class LateProgress:
         self._show_at = time.monotonic() + _PATIENCE if sys.stderr.isatty() else float("inf")
         return self
 
-    def update(self, done: int) -> None:
+    def update(self, done: int | float) -> None:
         """So many of the total are done."""
         if self._bar is None:
             if time.monotonic() < self._show_at:
@@ -46,7 +46,7 @@ class LateProgress:
         )
 
         self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("edges,"),
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(f"{self._unit},"),
             TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
             console=Console(stderr=True), transient=True,
         )  # fmt: skip

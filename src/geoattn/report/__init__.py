@@ -1,0 +1,1 @@
+"""From a profile to one HTML file that opens from disk, and to figures for papers."""

@@ -1,0 +1,68 @@
+"""Section: layers x heads as a heat map."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from geoattn.profile.result import Profile
+from geoattn.report.estimates import by_head
+from geoattn.report.models import Models
+from geoattn.report.section import Figure, Section, key_of
+
+__all__ = ["heads", "values_by_head"]
+
+_STATISTICS = (
+    ("distance_to_one", "distance to one", "curvature", ".3f"),
+    ("negative_share", "share of negative edges", "curvature", ".2%"),
+    ("q05", "5 % quantile of curvature", "curvature", ".3f"),
+    ("std", "standard deviation of curvature", "curvature", ".3f"),
+    ("row_entropy", "entropy of the rows (nats)", "weights", ".3f"),
+    ("variance", "variance of the weights", "weights", ".4f"),
+)
+
+
+def heads(models: Models) -> Section | None:
+    """The section; None when every layer of every model has one head."""
+    if max(max(p.settings["heads"]) for p in models.profiles) < 2:
+        return None
+    maps: dict[str, Any] = {}
+    for m, profile in enumerate(models.profiles):
+        for convention in models.conventions:
+            for statistic, label, lens, form in _STATISTICS:
+                maps[key_of(m, convention, statistic)] = _map(profile, convention, statistic, label, lens, form)
+    statistic = models.control("statistic", "Colour", [(s, label) for s, label, _, _ in _STATISTICS])
+    lead = ["Each cell is one head: all its edges over all samples."]
+    figure = Figure("map", "Layers and heads", maps, ("model", "convention", "statistic"), wide=True)
+    return Section("heads", "Heads", lead, (*models.controls(), statistic), (figure,))
+
+
+def values_by_head(profile: Profile, statistic: str, convention: str, lens: str = "curvature") -> np.ndarray:
+    """(layers, heads); NaN where a layer has fewer heads than the others."""
+    grid = np.full((len(profile.layers), max(profile.settings["heads"])), np.nan)
+    for place, estimate in by_head(profile, statistic, convention, lens).items():
+        grid[place] = estimate.value
+    return grid
+
+
+def _map(profile: Profile, convention: str, statistic: str, label: str, lens: str, form: str) -> dict[str, Any]:
+    z = values_by_head(profile, statistic, convention if lens == "curvature" else "", lens)
+    layers, width = z.shape
+    scale = [[0, "var(--heat-0)"], [0.5, "var(--heat-1)"], [1, "var(--heat-2)"]]
+    trace = {
+        "type": "heatmap", "z": np.where(np.isfinite(z), np.round(z, 6), np.nan), "colorscale": scale,
+        "xgap": 2, "ygap": 2, "hovertemplate": f"layer %{{y}}, head %{{x}}<br>{label} %{{z:{form}}}<extra></extra>",
+        "colorbar": {"title": {"text": label, "side": "right"}, "thickness": 12, "outlinewidth": 0,
+                     "tickformat": form if "%" in form else ""},
+    }  # fmt: skip
+    return {
+        "data": [trace],
+        "layout": {
+            "height": max(240, 100 + 26 * layers),
+            "xaxis": {"title": {"text": "head"}, "dtick": 1 if width <= 16 else 4, "showgrid": False,
+                      "zeroline": False},
+            "yaxis": {"title": {"text": "layer"}, "dtick": 1 if layers <= 16 else 2, "autorange": "reversed",
+                      "showgrid": False, "zeroline": False},
+        },
+    }  # fmt: skip

@@ -1,0 +1,52 @@
+"""The one or two models of a report, and the choices that their sections share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from geoattn.errors import GeoattnError
+from geoattn.profile.result import Profile
+from geoattn.report.escaping import visible
+from geoattn.report.section import Control
+
+__all__ = ["Models"]
+
+
+@dataclass(frozen=True, eq=False)
+class Models:
+    """``profiles`` with their ``names``, ready to be shown, and the ``conventions`` that all of them have."""
+
+    profiles: tuple[Profile, ...]
+    names: tuple[str, ...]
+    conventions: tuple[str, ...]
+
+    @classmethod
+    def of(cls, profile: Profile, other: Profile | None) -> Models:
+        """Names of equal models get a number; conventions that only one profile has are left out."""
+        profiles = (profile,) if other is None else (profile, other)
+        names = [visible(p.settings["model"], 60) for p in profiles]
+        if len(set(names)) < len(names):
+            data = [visible(p.settings["data"], 40) for p in profiles]
+            extra = data if len(set(data)) == len(data) else ["first", "second"]
+            names = [f"{name} ({more})" for name, more in zip(names, extra, strict=True)]
+        mine = [c.name for c in profile.conventions]
+        shared = [name for name in mine if all(name in {c.name for c in p.conventions} for p in profiles)]
+        if not shared:
+            theirs = [c.name for p in profiles[1:] for c in p.conventions]
+            raise GeoattnError(
+                f"the two profiles share no convention ({', '.join(mine)}; {', '.join(theirs)}): profile one of them"
+                " anew."
+            )
+        return cls(profiles, tuple(names), tuple(shared))
+
+    def control(self, name: str, label: str, options: Sequence[tuple[str, str]]) -> Control:
+        """A choice."""
+        return Control(name, label, tuple(options))
+
+    def controls(self) -> tuple[Control, ...]:
+        """Model and convention."""
+        return (
+            self.control("model", "Model", [(str(m), name) for m, name in enumerate(self.names)]),
+            self.control("convention", "Convention", [(name, name) for name in self.conventions]),
+        )

@@ -1,0 +1,79 @@
+"""`write_report`: the page as one file."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+from markupsafe import Markup
+
+from geoattn._version import __version__
+from geoattn.curvature.result import write_atomically
+from geoattn.profile.result import Profile
+from geoattn.report.comparison import comparison
+from geoattn.report.distributions import distributions
+from geoattn.report.escaping import json_for_script
+from geoattn.report.graph_view import graph_view
+from geoattn.report.heads import heads
+from geoattn.report.models import Models
+from geoattn.report.provenance import provenance
+from geoattn.report.section import Section
+from geoattn.report.sensitivity import sensitivity
+from geoattn.report.summary import summary
+from geoattn.report.templates import package_file, render
+
+__all__ = ["SECTIONS", "page", "write_report"]
+
+#: The sections in their order. Each takes the models and gives a `Section`, or None when it has nothing to show.
+SECTIONS: list[Callable[[Models], Section | None]] = [comparison, distributions, heads, graph_view, sensitivity]
+
+
+def write_report(
+    path: str | os.PathLike[str], profile: Profile, other: Profile | None = None, *, command: str | None = None
+) -> None:
+    """Write the report of one model, or of two side by side, to one HTML file.
+
+    The file holds all it needs and asks for nothing: it opens from disk, with the network off. A policy in the page
+    names the scripts that may run by their checksums, so that no text in it can become one. All or nothing is written.
+
+    Parameters
+    ----------
+    path
+        Of the HTML file.
+    profile, other
+        What `profile` gave. Conventions that both have are shown.
+    command
+        The command that makes the report again, to be shown in it.
+    """
+    content = page(profile, other, command=command).encode("utf-8", errors="replace")
+    write_atomically(path, lambda file: file.write(content))
+
+
+def page(profile: Profile, other: Profile | None = None, *, command: str | None = None) -> str:
+    """The page as text."""
+    from plotly.offline import get_plotlyjs
+
+    models = Models.of(profile, other)
+    sections = [s for make in SECTIONS if (s := make(models)) is not None]
+    sections.append(provenance(models, command))
+    data = json_for_script({s.key: _data(s) for s in sections})
+    scripts = [Markup(get_plotlyjs()), Markup(package_file("report.js"))]
+    return render(
+        "page.html.j2", version=__version__, sections=sections, data=data, scripts=scripts, policy=_policy(scripts),
+        style=Markup(package_file("report.css")), title=" and ".join(models.names), **summary(models),
+    )  # fmt: skip
+
+
+def _data(section: Section) -> dict[str, Any]:
+    figures = {f.name: {"by": f.by, "variants": f.variants} for f in section.figures}
+    return {"figures": figures, **section.data}
+
+
+def _policy(scripts: list[Markup]) -> str:
+    """Content security policy: nothing from the network, and no script but these."""
+    sums = (hashlib.sha256(script.encode()).digest() for script in scripts)
+    allowed = " ".join(f"'sha256-{base64.b64encode(s).decode()}'" for s in sums)
+    return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:"
