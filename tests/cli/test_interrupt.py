@@ -20,6 +20,8 @@ def large_map(path, attention, n: int) -> None:
 
 def interrupted(command, wait: float, **extra):
     """Start, wait, press Ctrl-C: (code, stdout, stderr, seconds from the signal to the end)."""
+    # A shell starts jobs in the background with SIGINT ignored, which a child would inherit.
+    extra["preexec_fn"] = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **extra)
     try:
         time.sleep(wait)

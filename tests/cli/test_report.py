@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
 import sys
-import time
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from geoattn.cli.report import report
+from tests.cli.test_interrupt import interrupted
 
 MODULE = """
 import geoattn as ga
@@ -130,18 +128,8 @@ def test_texts_come_from_lines(tmp_path):
 
 
 def test_ctrl_c_leaves_no_file(tmp_path):
-    code = "import typer; from geoattn.cli.report import report; from geoattn.cli.app import app; " \
-           "'report' in [c.name or c.callback.__name__ for c in app.registered_commands] or app.command()(report); " \
-           "app(prog_name='geoattn')"  # fmt: skip
-    command = [sys.executable, "-c", code, "report", "--data", "digits", "--split", "train"]
-    child = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        time.sleep(8)
-        assert child.poll() is None, child.communicate()
-        child.send_signal(signal.SIGINT)
-        out, err = child.communicate(timeout=30)
-    finally:
-        child.kill()
-    assert (child.returncode, out, err) == (130, "", "geoattn: interrupted\n")
+    command = [sys.executable, "-m", "geoattn", "report", "--data", "digits", "--split", "train"]
+    code, out, err, _ = interrupted(command, 8.0, cwd=tmp_path)
+    assert (code, out, err) == (130, "", "geoattn: interrupted\n")
     assert not (tmp_path / "report.html").exists()
     assert not list(tmp_path.rglob("*.npz")) + list(tmp_path.rglob("*.part"))
