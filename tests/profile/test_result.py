@@ -57,6 +57,17 @@ def test_a_curvature_file_is_not_a_profile(tmp_path) -> None:
         ga.Profile.load(tmp_path / "c.npz")
 
 
+def test_pairs_are_known_by_what_was_seen(profiles: tuple[ga.Profile, ga.Profile]) -> None:
+    a, b = profiles
+    assert a.paired_with(b)
+    model = ga.load_model("lvit-digits")
+    pixels = ga.load_data("digits", split="test", limit=6).pixels()
+    once, parts = ga.profile(model, [pixels]), ga.profile(model, list(pixels.split(2)))
+    assert once.paired_with(parts)
+    assert not once.paired_with(ga.profile(model, [pixels.flip(0)]))
+    assert not once.paired_with(ga.profile(model, [pixels], seed=1))
+
+
 def test_a_model_equals_itself(profiles: tuple[ga.Profile, ga.Profile]) -> None:
     table = profiles[0].compare(profiles[0])
     assert (table[["difference", "lower", "upper"]] == 0).all(axis=None)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from geoattn._version import __version__
-from geoattn.cli.conventions import in_words
 from geoattn.cli.printable import printable
 from geoattn.curvature.transport import Status
 from geoattn.graph.convention import Convention
@@ -80,7 +79,7 @@ def print_table(
             table.add_row("", str(k), *_cells(summary), end_section=last)
     say(Text(printable(title), style="bold"))
     console.print(table)
-    say(Text.assemble(("convention ", "bold"), (convention.name, "bold cyan"), f": {in_words(convention)}"))
+    say(Text.assemble(("convention ", "bold"), (convention.name, "bold cyan"), f": {convention.in_words()}"))
     count = sum(layer.summary["values"] for layer in solved)
     gap = max(layer.summary["max_gap"] for layer in solved)
     threads = solved[0].settings["threads"]

@@ -126,6 +126,34 @@ class Convention:
         """Alpha as a number; in the Lin-Lu-Yau limit the measure itself has none."""
         return 0.0 if self.alpha == "limit" else float(self.alpha)
 
+    def in_words(self) -> str:
+        """One sentence that fixes every part."""
+        c = self
+        weight = {
+            "mean": "S = (A + A^T) / 2",
+            "max": "S = max(A, A^T)",
+            "min": "S = min(A, A^T)",
+            "product": "S = A * A^T by entries",
+            "directed": "S = A, directed",
+        }[c.direction]
+        if c.heads == "mean":
+            weight = f"A = mean over heads, {weight}"
+        length = {"w": "S", "1/w": "1 / S", "-log w": "-log S", "1-w": "1 - S", "hop": "1"}[c.length]
+        measure = {
+            "markov": "the attention row",
+            "exponential": f"proportional to exp(-length^{c.exponent:g}) over the neighbours",
+            "uniform": "uniform over the neighbours",
+        }[c.measure]
+        if c.alpha == "limit":
+            lazy = "Lin-Lu-Yau limit alpha -> 1"
+        elif c.alpha:
+            lazy = f"with {c.alpha:g} of the mass kept on the token"
+        else:
+            lazy = "alpha = 0"
+        below = {"distance": "the shortest-path distance", "length": "the length of the edge"}[c.denominator]
+        floor = f"; 0 where that is below {c.floor:g}" if c.floor else ""
+        return f"{weight}; edge length {length}; measure {measure}, {lazy}; kappa = 1 - W1 / {below}{floor}."
+
     def _describe(self) -> str:
         """The nearest preset and what differs from it."""
         mine = {k: v for k, v in asdict(self).items() if k != "name"}

@@ -25,6 +25,14 @@ class Batch:
     ids: Tensor | None
     images: Tensor | None
 
+    def samples(self) -> Iterator[bytes]:
+        """What tells one sample from another: token numbers without padding on the right, or pixels."""
+        shown = self.ids if self.ids is not None else self.images
+        if shown is None:
+            shown = next(v for v in (*self.args, *self.kwargs.values()) if isinstance(v, Tensor) and v.ndim)
+        for row in shown.detach().cpu():
+            yield row.contiguous().view(torch.uint8).numpy().tobytes() if row.ndim else str(row.item()).encode()
+
     def run(self, model: nn.Module) -> None:
         """The forward pass."""
         model(*self.args, **self.kwargs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from jaxtyping import UInt8
 from torch import Tensor
 
 from geoattn.curvature.ollivier import ollivier_ricci
+from geoattn.errors import DegenerateCurvatureWarning
 from geoattn.graph.convention import Convention
 from geoattn.profile.batches import Batch
 from geoattn.profile.pieces import Piece
@@ -90,7 +92,9 @@ class Examples:
             solved = wanted if n <= 65 else strong
         else:
             strong = solved = wanted
-        result = ollivier_ricci(attention, self._convention, edges=solved, mask=valid, threads=self._threads)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DegenerateCurvatureWarning)  # the profile notes it
+            result = ollivier_ricci(attention, self._convention, edges=solved, mask=valid, threads=self._threads)
         place, kappa = result.places(), result.column("kappa")
         chosen = strong[tuple(place.T)]
         for head in range(len(weights)):

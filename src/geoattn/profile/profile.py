@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -137,6 +138,7 @@ def profile(
     )
     if isinstance(batches, Dataset):
         name_of_data, run.total = f"{batches.name} ({batches.split})", len(batches)
+        run.rows = f"{batches.checksum} {batches.rows.tolist()}"
         batches = feed(batches, model, tokenizer)
     else:
         name_of_data = "batches"
@@ -175,14 +177,18 @@ class _Run:
         self.others, self._threads = others, threads
         self._progress = progress
         self.total: int | None = None
+        self.rows: str | None = None
         self.samples, self.maps, self.calls, self._call = 0, 0, 0, 0
         self.layers: dict[tuple[str, int], int] = {}
         self.skipped: dict[str, int] = {}
         self._batch: Batch | None = None
+        self.seen = hashlib.sha256()
         self._offset = 0
 
     def begin(self, batch: Batch) -> None:
         self._batch, self._offset, self._call = batch, self.samples, 0
+        for sample in batch.samples():
+            self.seen.update(sample)
         self.samples += batch.size
 
     def end(self, calls: int) -> None:
@@ -257,6 +263,8 @@ def _finish(
             statuses[status] = statuses.get(status, 0) + number
     settings |= {
         "samples": run.samples,
+        # of the rows of a data set, so that it does not depend on the tokenizer; else of what the model was given
+        "fingerprint": run.seen.hexdigest() if run.rows is None else hashlib.sha256(run.rows.encode()).hexdigest(),
         "maps": run.maps,
         "heads": [len(run.lenses[0].layers[k].low) for k in range(len(layers))],
         "edges_in_all": sum(part.edges for part in seen),

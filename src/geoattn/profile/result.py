@@ -75,8 +75,8 @@ class Profile:
                 convention: str | None = None) -> pd.DataFrame:  # fmt: skip
         """Difference other - self of a statistic, by place in depth, with an interval and a two-sided p-value.
 
-        When both profiles saw the same samples (same number, seed and resamplings) the resamplings are paired: the
-        interval is that of the difference on the same data. Models of different depth are compared at first, last and
+        When both profiles saw the same samples (`paired_with`) the resamplings are paired: the interval is that of the
+        difference on the same data. Models of different depth are compared at first, last and
         whole model only. p is twice the smaller share of resampled differences on one side of 0, at least 2 / r.
         """
         import pandas as pd
@@ -103,6 +103,10 @@ class Profile:
             rows.append((label, left, right, right - left, low, high, p))
         names = ["layer", "this", "other", "difference", "lower", "upper", "p"]
         return pd.DataFrame(rows, columns=pd.Index(names))
+
+    def paired_with(self, other: Profile) -> bool:
+        """Whether both saw the same samples in the same order, and resampled them alike."""
+        return all(self.settings[name] == other.settings[name] for name in ("fingerprint", "seed", "resamplings"))
 
     def _ratios(self, layer: int | None, lens: str, convention: str, statistic: str) -> Float[np.ndarray, " r"]:
         chosen = range(len(self.layers)) if layer is None else [layer]

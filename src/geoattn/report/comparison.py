@@ -39,9 +39,8 @@ def comparison(models: Models) -> Section | None:
 
 
 def paired(models: Models) -> bool:
-    """Whether both profiles saw the same samples, as far as their settings tell."""
-    first, second = (p.settings for p in models.profiles)
-    return all(first[name] == second[name] for name in ("data", "samples", "seed", "resamplings"))
+    """Whether both profiles saw the same samples and resampled them alike."""
+    return models.profiles[0].paired_with(models.profiles[1])
 
 
 def comparison_sentences(models: Models) -> list[str]:

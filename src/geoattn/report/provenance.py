@@ -8,7 +8,6 @@ from importlib import metadata
 from typing import Any
 
 from geoattn.citations import METHODS, cite
-from geoattn.cli.conventions import in_words
 from geoattn.report.escaping import visible
 from geoattn.report.models import Models
 from geoattn.report.section import Section
@@ -33,7 +32,7 @@ def provenance(models: Models, command: str | None) -> Section:
     html = render(
         "provenance.html.j2",
         settings=_settings(models),
-        conventions=[(c.name, in_words(c)) for c in conventions], versions=versions,
+        conventions=[(c.name, c.in_words()) for c in conventions], versions=versions,
         gap=max(float(p.settings["max_gap"]) for p in models.profiles),
         command=command, snippet=_snippet(models), bibtex=cite(*methods), downloads=_downloads(models),
     )  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from geoattn.cli.conventions import in_words
 from geoattn.report.comparison import comparison_sentences
 from geoattn.report.escaping import visible
 from geoattn.report.estimates import depth_change, of_row
@@ -38,7 +37,7 @@ def summary(models: Models) -> dict[str, Any]:
         "level": f"{100 * first.settings['level']:.3g} %",
         "robustness": any("robustness" in set(p.table.lens) for p in models.profiles),
         "convention": main,
-        "convention_words": in_words(convention),
+        "convention_words": convention.in_words(),
     }
 
 
