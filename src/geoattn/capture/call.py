@@ -12,7 +12,7 @@ from torch import Tensor
 
 from geoattn.capture.kept import Kept, storage_bytes
 from geoattn.capture.layout import Selector, pick
-from geoattn.capture.padding import keys_of_mask
+from geoattn.capture.padding import keys_of_mask, real_tokens
 from geoattn.errors import GeoattnError
 
 __all__ = ["Call", "Probe"]
@@ -86,14 +86,22 @@ class Call:
         From the 2-D ``attention_mask`` that the model was given, else from the mask of the call (a token that
         no query may see is padding), else, on the softmax route, from the weights (a token that no query
         gives weight to is padding). The queries of cross-attention take it from the self-attention before it.
+        An error when tokens are padding and it is not known which of them the queries are.
         """
-        kept, (b, _, n, _) = self._read(), self.shape
+        kept, (b, _, n, m) = self._read(), self.shape
         if self.offset is not None:
             return self.valid_keys[:, self.offset : self.offset + n]
-        if kept.query_mask is not None:
-            return kept.query_mask != 0
+        if self.kind == "self" and not bool(self.valid_keys.all()):
+            raise GeoattnError(
+                f"{self.name!r} reads {n} queries of {m} tokens, some of which are padding, and does not say which"
+                " queries those are; give it batches without padding."
+            )
+        if self.kind == "cross" and kept.query_mask is not None:
+            kept.require(self.name, "query_mask")
+            return real_tokens(kept.query_mask)
         device = self.valid_keys.device
         if kept.partner is not None:
+            kept.require(self.name, "partner")
             return keys_of_mask(kept.partner, b, n, n).to(device)
         return torch.ones(b, n, dtype=torch.bool, device=device)
 
@@ -101,11 +109,15 @@ class Call:
     def valid_keys(self) -> Bool[Tensor, "b m"]:
         """True for the keys that are real tokens; equal to ``valid`` in self-attention without a cache."""
         b, _, n, m = self.shape
-        return self._read().real_keys(b, n, m)
+        return self._read().real_keys(b, n, m, self.name)
 
     @cached_property
     def offset(self) -> int | None:
-        """Position of the first query among the keys (after those of a cache); None in cross-attention."""
+        """Position of the first query among the keys (after those of a cache).
+
+        None in cross-attention, and when the queries are some of the tokens that the module was given and it is
+        not known which, such as a class token or a part of a long sequence.
+        """
         return None if self.kind == "cross" else self._read().offset(*self.shape[2:])
 
     @property
@@ -156,4 +168,5 @@ class Call:
             if kept.value is None:
                 raise GeoattnError(f"{part} of {self.name!r} was not kept; use capture(model, inputs=True).")
             raise GeoattnError(f"{part} of {self.name!r} was not found: the module does not take or make it as such.")
+        kept.require(self.name, part)
         return tensor

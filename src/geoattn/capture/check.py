@@ -60,7 +60,7 @@ def check_call(call: Any) -> CaptureCheck:
         value = probe.value.double()
         difference = (weights @ value - probe.output[rows].double()).abs().max()
         error = float(difference / value.abs().max().clamp_min(1e-30))
-    findings = _findings(weights, error, (low, high), padded, _limit(call))
+    findings = _findings(weights, error, sums, padded, _limit(call))
     return CaptureCheck(call.name, call.route, error, (low, high), padded, findings)
 
 
@@ -76,19 +76,22 @@ def _limit(call: Any) -> float:
     return 1e-4 if call.kept.any_part().device.type == "cpu" else 5e-3
 
 
-def _findings(
-    weights: torch.Tensor, error: float, sums: tuple[float, float], padded: float, limit: float
-) -> tuple[str, ...]:
+def _findings(weights: torch.Tensor, error: float, sums: torch.Tensor, padded: float, limit: float) -> tuple[str, ...]:
     found = []
     if not bool(weights.isfinite().all()):
         return ("the map of a real token is not finite",)
+    empty = int((sums == 0).sum())
+    if empty:
+        found.append(f"{empty} of {len(sums)} rows are empty: a mask hides all keys from these queries")
+        sums = sums[sums != 0]
+    low, high = (float(sums.min()), float(sums.max())) if sums.numel() else (1.0, 1.0)
     if bool((weights < 0).any()):
         found.append(f"entries are negative (down to {float(weights.min()):.3g}): these are logits, not weights")
-    elif sums[1] > 1 + limit:
-        found.append(f"rows sum to {sums[0]:.4g} to {sums[1]:.4g}, not to one: they are not probabilities")
-    elif sums[0] < 1 - limit:
+    elif high > 1 + limit:
+        found.append(f"rows sum to {low:.4g} to {high:.4g}, not to one: they are not probabilities")
+    elif low < 1 - limit:
         found.append(
-            f"rows sum to {sums[0]:.4g} to {sums[1]:.4g}: the rest goes to a sink that is no token; divide by"
+            f"rows sum to {low:.4g} to {high:.4g}: the rest goes to a sink that is no token; divide by"
             " the sums, or keep it as a node of its own"
         )
     if error > limit:

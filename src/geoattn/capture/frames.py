@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from threading import get_ident
 from typing import Any, NamedTuple, no_type_check
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.overrides import (
     TorchFunctionMode,
     _get_current_function_mode,
@@ -17,6 +18,8 @@ from torch.overrides import (
 )
 
 from geoattn.capture.compiling import plain_python
+from geoattn.capture.quiet import is_plain, only_calls_others
+from geoattn.errors import GeoattnError
 
 __all__ = ["Frame", "ModuleStack", "in_backward", "module_names"]
 
@@ -29,7 +32,8 @@ class Frame(NamedTuple):
     """One running module: its name, and the arguments of its forward.
 
     ``spots`` are (name, position) of the positional parameters, ``heads`` is what it calls its number of heads,
-    ``chosen`` says whether its attention is wanted.
+    ``chosen`` says whether its attention is wanted, ``on`` whether the mode is on in its own code. ``simple``: it
+    and all modules around it were given one tensor of numbers each: no masks, no other sequence.
     """
 
     name: str
@@ -39,14 +43,16 @@ class Frame(NamedTuple):
     chosen: bool
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    on: bool
+    simple: bool
 
 
 class ModuleStack:
     """Forward hooks on the modules of one model that keep ``frames``, outermost first, and turn the mode on meanwhile.
 
     Hooks of this model only, not global ones: those make torch.compile warn, and would run for other models too.
-    Functions are slower under a mode, so it is off outside of the model (an optimiser calls thousands) and in
-    groups of plain torch layers, which cannot hold attention. Single plain layers get no hooks.
+    Functions are slower under a mode, so it is off outside of the model (an optimiser calls thousands), in modules
+    that only call others and add up, and in groups of plain torch layers. Single plain layers get no hooks.
     """
 
     def __init__(
@@ -65,17 +71,21 @@ class ModuleStack:
         self._is_following = is_following
         self._on_leave = on_leave
         self._handles: list[Any] = []
+        self._thread = 0
 
     def attach(self) -> None:
         """Register the hooks."""
         paused: set[nn.Module] = set()
+        off = {child for module in self._model.modules() if only_calls_others(module) for child in _called(module)}
         for name, module in module_names(self._model):
             if module in paused:
                 continue
-            if not _is_plain(module):
+            if not is_plain(module):
                 enter, leave = self._hooks(name, module)
             elif sum(1 for _ in module.modules()) > _WORTH_A_PAUSE:
                 paused.update(module.modules())
+                if module in off:
+                    continue
                 enter, leave = self._pauses()
             else:
                 continue
@@ -99,22 +109,36 @@ class ModuleStack:
 
     @no_type_check  # traced by torch.compile
     def _hooks(self, name: str, module: nn.Module) -> tuple[Any, Any]:
-        spots, heads = _spots(module), _heads(module)
+        spots, heads, quiet = _spots(module), _heads(module), only_calls_others(module)
         batch_first, chosen = bool(getattr(module, "batch_first", True)), self._chosen(name)
         frames, mode, on_leave = self.frames, self._mode, self._on_leave
 
         @plain_python
         def enter(_module, args, kwargs):
-            if torch.compiler.is_compiling() or not in_backward():
-                if not frames:
-                    _push_mode(mode)
-                frames.append(Frame(name, spots, heads, batch_first, chosen, args, kwargs))
+            on = True
+            if not torch.compiler.is_compiling():
+                if in_backward():
+                    return
+                self._stay_in_thread(name)
+                on = not quiet
+            before = bool(frames) and frames[-1].on
+            if on and not before:
+                _push_mode(mode)
+            elif before and not on:
+                if _get_current_function_mode() is mode:
+                    _pop_mode()
+                else:
+                    on = True  # another mode lies above
+            simple = len(args) == 1 and len(kwargs) == 0 and isinstance(args[0], Tensor)
+            if simple:
+                simple = args[0].is_floating_point() and (len(frames) == 0 or frames[-1].simple)
+            frames.append(Frame(name, spots, heads, batch_first, chosen, args, kwargs, on, simple))
 
         @plain_python
         def leave(_module, _args, _output):
-            if not torch.compiler.is_compiling() and in_backward():
+            if not torch.compiler.is_compiling() and (in_backward() or self._thread != get_ident()):
                 return
-            running = len(frames)
+            was = bool(frames) and frames[-1].on
             while frames:  # an exception, or a capture entered in mid-forward, may leave the stack uneven
                 if frames[-1].name == name:
                     frames.pop()
@@ -122,11 +146,24 @@ class ModuleStack:
                 if not any(frame.name == name for frame in frames):
                     break
                 frames.pop()
-            if running and not frames:
+            now = bool(frames) and frames[-1].on
+            if was and not now:
                 _pop_mode()
+            elif now and not was:
+                _push_mode(mode)
             on_leave()
 
         return enter, leave
+
+    def _stay_in_thread(self, name: str) -> None:
+        """The mode is on in one thread only: refuse a forward pass that runs while another one does elsewhere."""
+        if not self.frames:
+            self._thread = get_ident()
+        elif self._thread != get_ident():
+            raise GeoattnError(
+                f"{name!r} runs in a second thread while the model runs in another: names and maps would get mixed"
+                " up; run one forward pass at a time, or capture a copy of the model in each thread."
+            )
 
     @no_type_check
     def _pauses(self) -> tuple[Any, Any]:
@@ -148,17 +185,12 @@ class ModuleStack:
         return enter, leave
 
 
-def _is_plain(module: nn.Module) -> bool:
-    """True for layers of torch.nn without attention, and for modules that do nothing but call such layers."""
-    children = dict(module.named_children())
-    if isinstance(module, nn.MultiheadAttention) or not all(_is_plain(child) for child in children.values()):
-        return False
-    if "forward" in vars(module) or type(module).__call__ is not nn.Module.__call__:
-        return False  # somebody's own way to call it
-    if type(module).__module__.startswith("torch.nn.modules."):
-        return True
-    code = getattr(type(module).forward, "__code__", None)  # `return self.net(x)`: no name but that of a child
-    return code is not None and code.co_argcount == 2 and not code.co_freevars and {*code.co_names} <= {*children}
+def _called(module: nn.Module) -> Iterator[nn.Module]:
+    """Children, and those in lists of children."""
+    for child in module.children():
+        yield child
+        if isinstance(child, (nn.ModuleList, nn.ModuleDict)):
+            yield from _called(child)
 
 
 def in_backward() -> bool:

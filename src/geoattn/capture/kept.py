@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from geoattn.capture.maps import Index, Mask, attention_weights
-from geoattn.capture.padding import keys_of_mask, keys_of_weights, last_key
+from geoattn.capture.padding import keys_of_mask, keys_of_weights, last_key, real_tokens
 from geoattn.errors import GeoattnError
 
 __all__ = ["Kept", "storage_bytes", "versions"]
 
 
 _NONE = Mask()
+_OTHERS = ("mask", "partner", "key_mask", "query_mask", "value", "tokens", "source")
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,11 +26,13 @@ class Kept:
     """The tensors of one call, in (batch, heads, ...) layout.
 
     Either ``weights`` (batch, heads, n, m), or ``query`` (batch, heads, n, d) and ``key`` (batch, groups, m,
-    d) with ``scale``, both rounded to ``cast`` (autocast) first. ``mask`` is the call's own, ``partner`` that
-    of the last self-attention of the same queries. ``key_mask`` (batch, m) and ``query_mask`` (batch, n) are
-    2-D masks of the model, non-zero for real tokens. ``value``, ``tokens`` and ``source`` are kept when asked
-    for. ``appended``: keys beyond the n-th follow the queries instead of preceding them. ``versions`` tell
-    later whether something changed the tensors in place.
+    d) with ``scale``, both rounded to ``cast`` (autocast) first. ``mask`` is the call's own, known when
+    ``fused``, ``partner`` that of the last self-attention of the same queries. ``key_mask`` (batch, m) and
+    ``query_mask`` (batch, n) are 2-D masks of the model, non-zero for real tokens. ``peaks`` (batch, heads, m) are
+    the highest scores of each key. ``value``, ``tokens`` and ``source`` are kept when asked for. ``appended``:
+    keys beyond the n-th follow the queries instead of preceding them. ``placed`` and ``whole`` as in `Context`.
+    ``versions`` and ``others`` tell later whether something changed the tensors in place; ``changed`` names what
+    was changed before it could be read.
     """
 
     query: Any = None
@@ -35,57 +40,94 @@ class Kept:
     scale: float = 1.0
     cast: Any = None
     weights: Any = None
+    fused: bool = False
     mask: Mask = _NONE
     partner: Mask | None = None
     key_mask: Any = None
     query_mask: Any = None
+    peaks: Any = None
     value: Any = None
     tokens: Any = None
     source: Any = None
     appended: bool = False
+    placed: bool = True
+    whole: bool = False
     versions: tuple[int | None, ...] = ()
+    others: dict[str, int | None] = field(default_factory=dict)
+    changed: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, **parts: Any) -> "Kept":
+    def of(cls, changed: frozenset[str], **parts: Any) -> "Kept":
         """The parts, with their versions."""
-        weights = parts.get("weights")
-        return cls(**parts, versions=versions(parts["query"], parts["key"]) if weights is None else versions(weights))
+        kept = cls(**parts, changed=changed)
+        own = () if changed & {"query", "key", "weights"} else kept._own_versions()
+        return replace(kept, versions=own, others={part: kept._version(part) for part in _OTHERS})
 
     def build(self, sample: Index, head: Index, rows: Index, name: str) -> Float[Tensor, "b h n m"]:
         """The map of the chosen samples, heads and rows."""
-        if self.versions != (versions(self.query, self.key) if self.weights is None else versions(self.weights)):
-            raise GeoattnError(
-                f"the tensors of the attention call in {name!r} were changed in place after it; take what you"
-                " need during the forward pass with capture(model, reduce=...)."
-            )
+        self.require(name, "query", "key", "weights", "mask")
         if self.weights is not None:
             return self.weights[sample][:, head][:, :, rows]
-        query, key = self.query, self.key
+        query, key, mask = self.operands()
+        return attention_weights(query, key, mask, self.scale, sample, head, rows)
+
+    def operands(self) -> tuple[Tensor, Tensor, Mask]:
+        """Queries, keys and mask as the kernel took them: rounded by autocast, where it was on."""
+        query, key, mask = self.query, self.key, self.mask
         if self.cast is not None:
             query, key = query.to(self.cast), key.to(self.cast)
-        return attention_weights(query, key, self.mask, self.scale, sample, head, rows)
+            if mask.entries is not None and mask.entries.is_floating_point():
+                mask = mask._replace(entries=mask.entries.to(self.cast))
+        return query, key, mask
 
-    def real_keys(self, batch: int, n: int, m: int) -> Bool[Tensor, "b m"]:
+    def real_keys(self, batch: int, n: int, m: int, name: str) -> Bool[Tensor, "b m"]:
         """Which keys are real tokens: from the model's 2-D mask, else the call's mask, else the weights."""
         if self.key_mask is not None:
-            return self.key_mask != 0
-        if self.weights is not None and self.mask == Mask():
-            return keys_of_weights(self.weights)
-        return keys_of_mask(self.mask, batch, n, m).to(self.any_part().device)
+            self.require(name, "key_mask")
+            return real_tokens(self.key_mask)
+        if self.fused:
+            self.require(name, "mask")
+            return keys_of_mask(self.mask, batch, n, m).to(self.any_part().device)
+        self.require(name, "weights")
+        if self.whole:
+            return torch.ones(batch, m, dtype=torch.bool, device=self.weights.device)
+        return keys_of_weights(self.weights, self.peaks)
 
-    def offset(self, n: int, m: int) -> int:
-        """Position of the first query among the keys of self-attention.
+    def offset(self, n: int, m: int) -> int | None:
+        """Position of the first query among the keys of self-attention; None when it is not known.
 
         m - n behind a cache of past keys that grows. In one of fixed length the last query sees no key after
         itself.
         """
         if n == m or self.appended:
             return 0
+        if not self.placed:
+            return None
         if self.mask.diagonal is not None:
             return self.mask.diagonal
         if self.key_mask is not None:
             return m - n
-        return max(0, last_key(self.mask, self.weights, n, m) + 1 - n)
+        return max(0, last_key(self.mask, None if self.fused else self.weights, n, m) + 1 - n)
+
+    def require(self, name: str, *parts: str) -> None:
+        """Raise if one of the parts is not any more what the model used."""
+        changed = [part for part in parts if part in self.changed]
+        changed += [part for part in parts if part in self.others and self.others[part] != self._version(part)]
+        own = not changed and {"query", "key", "weights"} & {*parts}
+        if changed or (own and self.versions != self._own_versions()):
+            what = f"the {changed[0].replace('_', ' ')}" if changed and changed[0] in _OTHERS else "the tensors"
+            raise GeoattnError(
+                f"{what} of the attention call in {name!r} changed in place after it; take what you need during"
+                " the forward pass with capture(model, reduce=...)."
+            )
+
+    def with_masks(self, change: Callable[[Mask], Mask]) -> "Kept":
+        """The same with other masks, unless they were changed in place."""
+        if self.others.get("mask") != self._version("mask") or self.others.get("partner") != self._version("partner"):
+            return self
+        partner = None if self.partner is None else change(self.partner)
+        kept = replace(self, mask=change(self.mask), partner=partner)
+        return replace(kept, others=self.others | {part: kept._version(part) for part in ("mask", "partner")})
 
     def tensors(self) -> list[Tensor]:
         """All tensors that this record keeps alive."""
@@ -96,6 +138,14 @@ class Kept:
     def any_part(self) -> Tensor:
         """One of the tensors, for its dtype and device."""
         return self.query if self.weights is None else self.weights
+
+    def _own_versions(self) -> tuple[int | None, ...]:
+        return versions(self.query, self.key) if self.weights is None else versions(self.weights)
+
+    def _version(self, part: str) -> int | None:
+        value = getattr(self, part)
+        value = value.entries if isinstance(value, Mask) else value
+        return versions(value)[0] if isinstance(value, Tensor) else None
 
 
 def versions(*tensors: Tensor) -> tuple[int | None, ...]:

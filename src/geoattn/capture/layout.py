@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Int
@@ -10,68 +12,106 @@ from torch import Tensor
 
 from geoattn.errors import GeoattnError
 
-__all__ = ["Selector", "lead_axes", "pick", "spread_mask", "to_four"]
+__all__ = ["Lead", "Selector", "broadcast_lead", "lead_axes", "pick", "spread_mask", "to_four"]
 
 Selector = int | slice | Sequence[int] | Tensor | None
 
 
-def lead_axes(lead: tuple[int, ...], heads: int | None, batch: int | None) -> tuple[int, int]:
-    """(batch, heads) for the axes in front of (n, d) or (n, m).
+class Lead(NamedTuple):
+    """How to read the axes in front of (n, d) or (n, m): ``batch`` samples of ``heads`` heads.
 
-    Two axes are (batch, heads). One axis is batch * heads when the module names its heads and the token
-    inputs do not contradict it, else the batch of a single head. With three or more, the last axes that make
-    up the known number of heads are heads (the last one when it is not known), and all before them are batch:
-    windows are samples.
+    ``head_first``: the heads are the outer axis, or the outer part of it.
+    """
+
+    batch: int
+    heads: int
+    head_first: bool = False
+
+
+def lead_axes(
+    lead: tuple[int, ...], heads: int | None, batch: int | None, merge: tuple[int, bool] | None = None
+) -> Lead:
+    """Batch and heads of the axes in front of (n, d) or (n, m).
+
+    Two axes are (batch, heads), unless the known numbers say the reverse. One axis is batch * heads: as ``merge``
+    (heads, whether they are outer) says, else by the number of heads that the module names or by the batch of
+    its tokens; the batch of a single head when they say so, or nothing is known. With three or more, the last
+    axes that make up the known number of heads are heads (the last one when it is not known), and all before
+    them are batch: windows are samples.
 
     Examples
     --------
-    >>> lead_axes((8, 12), None, None), lead_axes((96,), 12, 8), lead_axes((8, 4, 3), 12, 8)
-    ((8, 12), (8, 12), (8, 12))
-    >>> lead_axes((8,), 12, 8)  # a single head, whatever the module says
-    (8, 1)
+    >>> [tuple(lead_axes(*given)) for given in (((8, 12), None, None), ((96,), 12, 8), ((96,), None, 8))]
+    [(8, 12, False), (8, 12, False), (8, 12, False)]
+    >>> tuple(lead_axes((8, 4, 3), 12, 8)), tuple(lead_axes((12, 8), 12, 8)), tuple(lead_axes((96,), 12, 8, (12, True)))
+    ((8, 12, False), (8, 12, True), (8, 12, True))
+    >>> tuple(lead_axes((8,), 12, 8))  # a single head, whatever the module says
+    (8, 1, False)
     """
     if len(lead) == 2:
-        return lead[0], lead[1]
-    if len(lead) == 0:
-        return 1, 1
-    total = 1
-    for size in lead:
-        total *= size
-    if len(lead) == 1:
-        if heads is None or total % heads or total == batch:
-            return total, 1
-        return total // heads, heads
+        if heads != batch and lead == (heads, batch):
+            return Lead(lead[1], lead[0], True)
+        return Lead(lead[0], lead[1])
+    total = math.prod(lead)
+    if len(lead) < 2:
+        if merge is not None and total % merge[0] == 0:
+            return Lead(total // merge[0], *merge)
+        if total == batch or total == 1:
+            return Lead(total, 1)
+        if heads is not None and total % heads == 0:
+            return Lead(total // heads, heads)
+        if heads is None and batch is not None and total % batch == 0:
+            return Lead(batch, total // batch)
+        return Lead(total, 1)
     count = 1
     for size in reversed(lead[1:]):
         count *= size
         if count == heads:
-            return total // count, count
-    return total // lead[-1], lead[-1]
+            return Lead(total // count, count)
+    return Lead(total // lead[-1], lead[-1])
 
 
-def to_four(x: Tensor, batch: int, heads: int) -> Tensor:
+def to_four(x: Tensor, lead: Lead) -> Tensor:
     """(..., r, c) as (batch, heads, r, c), with fewer heads where groups of queries share keys."""
     r, c = x.shape[-2:]
-    if x.ndim == 4 and x.shape[0] == batch:
-        return x
-    if x.ndim == 4 and x.shape[0] == 1:
-        return x.expand(batch, -1, -1, -1)
-    lead = x.shape[:-2].numel()
-    if lead % batch:
-        raise GeoattnError(f"cannot read shape {tuple(x.shape)} as a batch of {batch} with {heads} heads.")
-    return x.reshape(batch, lead // batch, r, c)
+    if x.ndim == 4 and not lead.head_first:
+        if x.shape[0] == lead.batch:
+            return x
+        if x.shape[0] == 1:
+            return x.expand(lead.batch, -1, -1, -1)
+    count = x.shape[:-2].numel()
+    if count % lead.batch:
+        raise GeoattnError(f"cannot read shape {tuple(x.shape)} as a batch of {lead.batch} with {lead.heads} heads.")
+    if lead.head_first:
+        return x.reshape(count // lead.batch, lead.batch, r, c).transpose(0, 1)
+    return x.reshape(lead.batch, count // lead.batch, r, c)
 
 
-def spread_mask(mask: Tensor, lead: tuple[int, ...], batch: int, heads: int) -> Tensor:
-    """A mask that broadcasts to (*lead, n, m), as one that broadcasts to (batch, heads, n, m)."""
+def spread_mask(mask: Tensor, axes: tuple[int, ...], lead: Lead) -> Tensor:
+    """A mask that broadcasts to (*axes, n, m), as one that broadcasts to (batch, heads, n, m)."""
     while mask.ndim < 2:
         mask = mask.unsqueeze(0)
     own = mask.shape[:-2]
     if own.numel() == 1:
         return mask.reshape(1, 1, *mask.shape[-2:])
-    if len(lead) == 2:
-        return mask.reshape(*((1,) * (2 - len(own))), *mask.shape)
-    return mask.expand(*lead, *mask.shape[-2:]).reshape(batch, heads, *mask.shape[-2:])
+    if len(axes) == 2:
+        mask = mask.reshape(*((1,) * (2 - len(own))), *mask.shape)
+        return mask.transpose(0, 1) if lead.head_first else mask
+    return to_four(mask.expand(*axes, *mask.shape[-2:]), lead)
+
+
+def broadcast_lead(query: Tensor, key: Tensor, grouped: bool) -> tuple[Tensor, Tensor]:
+    """Queries and keys with as many axes each, and queries with all samples and heads of both."""
+    ndim = max(query.ndim, key.ndim)
+    query, key = (x[(None,) * (ndim - x.ndim)] for x in (query, key))
+    if query.shape[:-2] == key.shape[:-2]:
+        return query, key
+    if grouped:  # the axis of heads is not shared
+        axes = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3])
+        return query.expand(*axes, *query.shape[-3:]), key.expand(*axes, *key.shape[-3:])
+    axes = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
+    key = key if len(axes) == 2 and key.shape[0] == axes[0] else key.expand(*axes, *key.shape[-2:])
+    return query.expand(*axes, *query.shape[-2:]), key
 
 
 def pick(selector: Selector, length: int, what: str) -> slice | Int[Tensor, " k"]:

@@ -10,8 +10,8 @@ from torch import Tensor
 
 __all__ = ["BLOCKED", "Index", "Mask", "allowed_entries", "attention_weights", "compact_mask"]
 
-# A logit this low is a mask, not a score: models add -10,000 (old BERT), -1e9 or the lowest of the dtype.
-BLOCKED = -9000.0
+# A logit this low is a mask, not a score: models add -1,000, -10,000 (old BERT), -1e9 or the lowest of the dtype.
+BLOCKED = -500.0
 
 Index = slice | Tensor
 
@@ -84,11 +84,13 @@ def compact_mask(mask: Mask) -> Mask:
     entries = mask.entries
     if entries is None or mask.diagonal is not None or entries.shape[-2] == 1:
         return mask
+    n, m = entries.shape[-2:]
     if entries.dtype != torch.bool:
         if entries.requires_grad or not bool(((entries == 0) | (entries < BLOCKED)).all()):
             return mask
+        if _has_uniform_rows(entries):
+            return mask
         entries = entries == 0
-    n, m = entries.shape[-2:]
     # The last query sees all that is not padding, unless it is padding itself.
     columns = entries[..., -1:, :]
     columns = torch.where(columns.any(-1, keepdim=True), columns, entries.any(-2, keepdim=True))
@@ -98,6 +100,15 @@ def compact_mask(mask: Mask) -> Mask:
     if bool((entries == (columns & triangle)).all()):
         return Mask(columns.clone(), m - n)
     return Mask(entries)
+
+
+def _has_uniform_rows(entries: Tensor) -> bool:
+    """True when a query that others see is hidden from all keys, by finite numbers: its row is no empty one."""
+    n, m = entries.shape[-2:]
+    hidden = (entries < BLOCKED).all(-1) & entries.isfinite().any(-1)
+    if n == m:
+        hidden = hidden & ~(entries < BLOCKED).all(-2)  # padding does not matter: its rows are never shown
+    return bool(hidden.any())
 
 
 def _take(entries: Tensor, sample: Index, head: Index, rows: Index) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType
 from typing import Any, no_type_check
 
 import torch
@@ -11,15 +11,28 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from geoattn.capture.compiling import plain_python, runs_compiled_graph
+from geoattn.capture.merges import MERGES
 from geoattn.capture.refusals import KERNELS
 from geoattn.capture.sightings import Sightings
 from geoattn.capture.trails import SOFTMAXES
 
 __all__ = ["AttentionMode"]
 
-_FUSED = functional.scaled_dot_product_attention
 _MULTI_HEAD = functional.multi_head_attention_forward
 _UNFLATTEN = Tensor.unflatten
+_FUSED = (
+    functional.scaled_dot_product_attention,
+    torch.ops.aten.scaled_dot_product_attention,  # as an exported model calls it
+    torch.ops.aten.scaled_dot_product_attention.default,
+)
+_ROLES = {
+    _MULTI_HEAD: "multi-head",
+    _UNFLATTEN: "unflatten",
+    **dict.fromkeys(_FUSED, "fused"),
+    **dict.fromkeys(SOFTMAXES, "softmax"),
+    **dict.fromkeys(MERGES, "merge"),
+}
+_ORDINARY = {FunctionType, BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType}
 
 
 @no_type_check
@@ -44,21 +57,41 @@ class AttentionMode(TorchFunctionMode):
         seen = self.sightings
         if not seen.frames:
             return func(*args, **kwargs)
-        if func is _FUSED or func in SOFTMAXES:
+        role = _role(func) if torch.compiler.is_compiling() else _ROLES.get(func)
+        following = seen.trails or seen.with_inputs
+        if role is None and not following and type(func) in _ORDINARY:  # the short way of nearly all functions
+            return func(*args, **kwargs)
+        if role == "fused" or role == "softmax":
             out = func(*args, **kwargs)
             if not _runs_again():
-                seen.fused(args, kwargs, out) if func is _FUSED else seen.softmax(args, kwargs, out)
+                seen.fused(args, kwargs, out) if role == "fused" else seen.softmax(args, kwargs, out)
             return out
-        if func is _MULTI_HEAD:
+        if role == "multi-head":
             with self:
                 return self.multi_head(*args, **kwargs)
-        if func is _UNFLATTEN and torch.compiler.is_compiling():
+        if role == "unflatten" and torch.compiler.is_compiling():
             return _unflatten(*args, **kwargs)
-        if (seen.trails or seen.with_inputs) and not _runs_again():
-            return seen.follow(func, args, kwargs)
-        if isinstance(func, KERNELS):
+        if role is None and isinstance(func, KERNELS):
             seen.kernel(func)
-        return func(*args, **kwargs)
+        if following and not _runs_again():
+            out = seen.follow(func, args, kwargs)
+        else:
+            out = func(*args, **kwargs)
+        if role == "merge" and out.ndim == 3 and not _runs_again():
+            seen.merged(args, kwargs, out)
+        return out
+
+
+@no_type_check
+def _role(func):
+    """What _ROLES says, for torch.compile, which does not find every function in a dictionary."""
+    if func in _FUSED:
+        return "fused"
+    if func in SOFTMAXES:
+        return "softmax"
+    if func in MERGES:
+        return "merge"
+    return "multi-head" if func is _MULTI_HEAD else "unflatten" if func is _UNFLATTEN else None
 
 
 @no_type_check

@@ -6,16 +6,20 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from geoattn.capture.call import Call, Probe
 from geoattn.capture.context import Context
 from geoattn.capture.kept import Kept, versions
-from geoattn.capture.layout import lead_axes, spread_mask, to_four
+from geoattn.capture.layout import Lead, broadcast_lead, lead_axes, spread_mask, to_four
 from geoattn.capture.maps import Mask
+from geoattn.capture.padding import is_token_mask
 from geoattn.capture.sightings import Sighting
 
 __all__ = ["read_sighting", "reads_a_cache", "versions_of"]
+
+_NAMES = ("query", "key", "weights", "mask", "value", "key_mask", "query_mask", "tokens", "source")
 
 
 def read_sighting(
@@ -25,28 +29,40 @@ def read_sighting(
     (it knows which queries of cross-attention are real).
     """
     context = sighting.context
-    subject = sighting.query if sighting.weights is None else sighting.weights
-    lead, n = tuple(subject.shape[:-2]), subject.shape[-2]
-    m = sighting.key.shape[-2] if sighting.weights is None else subject.shape[-1]
-    b, h = lead_axes(lead, context.heads, context.batch)
+    names = [name for name, part in zip(_NAMES, _parts(sighting), strict=True) if part is not None]
+    pairs = zip(names, seen, versions_of(sighting), strict=True)
+    changed = frozenset(name for name, before, after in pairs if before != after)
+    query, key = sighting.query, sighting.key
+    if sighting.weights is None:
+        query, key = broadcast_lead(query, key, sighting.grouped)
+    subject = query if sighting.weights is None else sighting.weights
+    axes, n = tuple(subject.shape[:-2]), subject.shape[-2]
+    m = key.shape[-2] if sighting.weights is None else subject.shape[-1]
+    lead = lead_axes(axes, context.heads, context.batch, sighting.merge)
+    if sighting.grouped and len(axes) == 1:
+        lead = Lead(1, axes[0])
+    b, h = lead.batch, lead.heads
     kept = Kept.of(
-        query=_four(sighting.query, b, h),
-        key=_four(sighting.key, b, h),
-        value=_four(sighting.value, b, h),
-        weights=_four(sighting.weights, b, h),
+        changed,
+        query=_four(query, lead),
+        key=_four(key, lead),
+        value=_four(sighting.value, lead),
+        weights=_four(sighting.weights, lead),
+        fused=sighting.weights is None,
         scale=_scale(sighting),
-        cast=sighting.cast,
-        mask=_mask(sighting, lead, b, h),
+        cast=sighting.cast if sighting.weights is None and query.dtype != torch.float64 else None,
+        mask=_mask(sighting, axes, lead),
         partner=_partner(context, before, b, n),
         key_mask=_fitting(context.key_mask, b, m),
         query_mask=_fitting(context.query_mask, b, n),
+        peaks=_peaks(sighting.peaks, lead, m),
         tokens=context.tokens,
         source=context.source,
         appended=context.appended,
+        placed=context.placed,
+        whole=context.whole,
     )
-    if versions_of(sighting) != seen:
-        kept = replace(kept, versions=())  # changed since: an error for who asks for the map
-    elif reads_a_cache(sighting):
+    if not changed and reads_a_cache(sighting):
         kept = _keep_cached(kept, h * n * m, context.kind)
     probe = None if sighting.probe is None else Probe(*sighting.probe, dropout=sighting.dropout)
     return Call(
@@ -62,8 +78,17 @@ def read_sighting(
 
 
 def versions_of(sighting: Sighting) -> tuple[int | None, ...]:
-    """Versions of the tensors that the map is made from."""
-    return versions(sighting.query, sighting.key) if sighting.weights is None else versions(sighting.weights)
+    """Versions of the tensors of the call."""
+    return versions(*[part for part in _parts(sighting) if part is not None])
+
+
+def _parts(sighting: Sighting) -> tuple[Any, ...]:
+    """Tensors of the call, in the order of _NAMES. Queries behind a map of the model's own are not needed for it."""
+    own, weights = sighting.context, sighting.weights
+    query, key = (sighting.query, sighting.key) if weights is None else (None, None)
+    return (
+        query, key, weights, sighting.mask, sighting.value, own.key_mask, own.query_mask, own.tokens, own.source
+    )  # fmt: skip
 
 
 def reads_a_cache(sighting: Sighting) -> bool:
@@ -74,8 +99,8 @@ def reads_a_cache(sighting: Sighting) -> bool:
     return not (query.requires_grad or key.requires_grad)
 
 
-def _four(x: Any, batch: int, heads: int) -> Any:
-    return None if x is None else to_four(x, batch, heads)
+def _four(x: Any, lead: Lead) -> Any:
+    return None if x is None else to_four(x, lead)
 
 
 def _scale(sighting: Sighting) -> float:
@@ -84,9 +109,16 @@ def _scale(sighting: Sighting) -> float:
     return 1 / math.sqrt(sighting.query.shape[-1]) if sighting.scale is None else float(sighting.scale)
 
 
-def _mask(sighting: Sighting, lead: tuple[int, ...], batch: int, heads: int) -> Mask:
-    entries = None if sighting.mask is None else spread_mask(sighting.mask, lead, batch, heads)
-    return Mask(entries, 0 if sighting.causal else None)
+def _mask(sighting: Sighting, axes: tuple[int, ...], lead: Lead) -> Mask:
+    entries = None if sighting.mask is None else spread_mask(sighting.mask, axes, lead)
+    return Mask(entries, sighting.diagonal)
+
+
+def _peaks(peaks: Any, lead: Lead, m: int) -> Any:
+    """(batch, heads, m), unless weights were cut or joined since."""
+    if peaks is None or peaks.shape[-1] != m or peaks.numel() != lead.batch * lead.heads * m:
+        return None
+    return to_four(peaks.unsqueeze(-2), lead)[:, :, 0]
 
 
 def _partner(context: Context, before: Call | None, batch: int, n: int) -> Mask | None:
@@ -100,7 +132,7 @@ def _partner(context: Context, before: Call | None, batch: int, n: int) -> Mask 
 
 
 def _fitting(mask: Any, batch: int, length: int) -> Tensor | None:
-    return mask if mask is not None and tuple(mask.shape) == (batch, length) else None
+    return mask if mask is not None and is_token_mask(mask, batch, length) else None
 
 
 def _keep_cached(kept: Kept, size: int, kind: str) -> Kept:
@@ -108,7 +140,7 @@ def _keep_cached(kept: Kept, size: int, kind: str) -> Kept:
     if kept.value is None and size <= kept.query.numel() + kept.key.numel():
         everything = slice(None)
         weights = kept.build(everything, everything, everything, "")
-        return replace(kept, weights=weights, query=None, key=None, versions=versions(weights))
+        return replace(kept, weights=weights, query=None, key=None, versions=versions(weights), cast=None)
     if kind == "cross":
         return kept
     key = kept.key.clone()

@@ -107,8 +107,7 @@ class Record(Sequence):  # not Sequence[Call]: type checkers at run time would r
         for i, call in enumerate(self._calls):
             kept = call.kept
             if kept is not None and (kept.mask.entries is not None or kept.partner is not None):
-                partner = None if kept.partner is None else _shared(kept.partner, small)
-                self._calls[i] = replace(call, kept=replace(kept, mask=_shared(kept.mask, small), partner=partner))
+                self._calls[i] = replace(call, kept=kept.with_masks(lambda mask: _shared(mask, small)))
 
     def _receive(self, sighting: Sighting | str | GeoattnError) -> None:
         """A call has been seen. It is read when somebody asks for it, unless that would be too late."""

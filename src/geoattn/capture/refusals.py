@@ -7,14 +7,15 @@ from typing import Any, no_type_check
 
 import torch
 from torch import nn
-from torch._ops import HigherOrderOperator, OpOverload
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch.utils.checkpoint import CheckpointFunction
 
 from geoattn.errors import GeoattnError
 
-__all__ = ["KERNELS", "kernel_complaint", "refuse_model", "refuse_reentrant"]
+__all__ = ["KERNELS", "kernel_complaint", "refuse_model", "refuse_reentrant", "refuse_tensor"]
 
-KERNELS = (HigherOrderOperator, OpOverload)
+KERNELS = (HigherOrderOperator, OpOverload, OpOverloadPacket)
+_ATTENTION = ("attention", "attn", "fmha")  # in the names of kernels
 _HIDDEN = ("flash", "flex", "paged", "kernels-community")
 
 
@@ -55,10 +56,21 @@ def refuse_reentrant(name: str) -> None:
 
 
 @no_type_check  # traced by torch.compile
+def refuse_tensor(x: Any, name: str) -> None:
+    """Raise for tensors that mean something else once the function they are in has ended, or have no shape."""
+    if x.is_nested:
+        raise GeoattnError(f"{name!r} uses nested tensors, which capture cannot read; pad the batch.")
+    if torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active():
+        return
+    if torch._C._functorch.is_batchedtensor(x):
+        raise GeoattnError(f"{name!r} runs under torch.vmap, which hides the batch from capture; give it a batch.")
+
+
+@no_type_check  # traced by torch.compile
 def kernel_complaint(func: Any, name: str) -> str | None:
     """What to say of a kernel that the mode sees but that does not show which weights it used."""
     title = str(func)
-    if "flex_attention" in title or "flash_attn" in title or "memory_efficient_attention" in title:
+    if any(word in title.lower() for word in _ATTENTION):
         return (
             f"{name!r} uses the kernel {title}, which does not show its masks; use"
             " scaled_dot_product_attention for the capture (Hugging Face: model.set_attn_implementation('sdpa'))."

@@ -11,19 +11,15 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, no_type_check
 
 import torch
+from torch import nn
+from torch.nn.attention.bias import CausalBias, CausalVariant
 
 from geoattn.capture.context import Context, describe
 from geoattn.capture.frames import Frame, in_backward
-from geoattn.capture.refusals import kernel_complaint, refuse_reentrant
-from geoattn.capture.trails import (
-    PRODUCTS,
-    Trail,
-    before_dropout,
-    extend,
-    find_product,
-    follow_scores,
-    is_attention_like,
-)
+from geoattn.capture.merges import note_merge, split_merge
+from geoattn.capture.products import PRODUCTS, factors, weighted_sum
+from geoattn.capture.refusals import kernel_complaint, refuse_reentrant, refuse_tensor
+from geoattn.capture.trails import Trail, before_dropout, extend, follow_scores, is_attention_like
 from geoattn.errors import GeoattnError
 
 __all__ = ["Sighting", "Sightings"]
@@ -32,9 +28,11 @@ __all__ = ["Sighting", "Sightings"]
 class Sighting(NamedTuple):
     """One attention call: its tensors as they came, and what the modules around it say.
 
-    Either ``weights`` (..., n, m), or ``query`` (..., n, d) and ``key`` (..., m, d). ``probe`` is (value (m,
-    d), output (n, d)) of the first head of the first sample. ``cast`` is the dtype that autocast gives to
-    queries and keys.
+    Either ``weights`` (..., n, m), or ``query`` (..., n, d) and ``key`` (..., m, d). ``diagonal`` k hides keys
+    j > i + k from query i. ``grouped``: query heads share keys in groups. ``merge`` is (heads, whether they are
+    outer) of batch and heads in one axis, if it was seen how they got there. ``peaks`` (..., m) are the highest
+    scores of each key. ``probe`` is (value (m, d), output (n, d)) of the first head of the first sample.
+    ``cast`` is the dtype that autocast gives to queries, keys and masks.
     """
 
     context: Context
@@ -43,8 +41,11 @@ class Sighting(NamedTuple):
     key: Any = None
     value: Any = None
     mask: Any = None
-    causal: bool = False
+    diagonal: Any = None
     scale: Any = None
+    grouped: bool = False
+    merge: Any = None
+    peaks: Any = None
     cast: Any = None
     dropout: bool = False
     probe: Any = None
@@ -68,6 +69,8 @@ class Sightings:
         self.last = Letter(None, None)
         self.trails: list[Trail] = []
         self.scores: list[Any] = []
+        self.merges: list[Any] = []
+        self.made: list[Any] = []  # products of batches since the first softmax on a trail: no values
         self.probed: set[str] = set()
         self.with_inputs = with_inputs
         self._receive = receive
@@ -93,6 +96,10 @@ class Sightings:
         if self.trails:
             depth = len(self.frames) + 1
             self.trails[:] = [trail for trail in self.trails if trail.depth <= depth and self.frames]
+        if self.merges:
+            self.merges[:] = [merge for merge in self.merges if merge.depth <= len(self.frames) + 1 and self.frames]
+        if self.made and not self.trails:
+            self.made.clear()
         if self.scores and not self.frames:
             self.scores.clear()
         if not torch.compiler.is_compiling() and self.last.content is not None:
@@ -106,25 +113,36 @@ class Sightings:
         query = args[0] if given > 0 else kwargs["query"]
         key = args[1] if given > 1 else kwargs["key"]
         value = args[2] if given > 2 else kwargs["value"]
-        dropout = args[4] if given > 4 else kwargs.get("dropout_p", 0.0)
-        if query.is_nested:
-            raise GeoattnError(
-                f"{self.frames[-1].name!r} uses nested tensors, which capture cannot read; pad the batch."
-            )
-        context = describe(self.frames, query.shape[-2], key.shape[-2], self.with_inputs)
         mask = args[3] if given > 3 else kwargs.get("attn_mask")
-        causal = bool(args[5] if given > 5 else kwargs.get("is_causal", False))
+        dropout = args[4] if given > 4 else kwargs.get("dropout_p", 0.0)
+        diagonal = 0 if (args[5] if given > 5 else kwargs.get("is_causal", False)) else None
+        refuse_tensor(query, self.frames[-1].name)
+        n, m = query.shape[-2], key.shape[-2]
+        if isinstance(mask, CausalBias):  # its entries are never filled in
+            diagonal = 0 if mask.variant == CausalVariant.UPPER_LEFT else m - n
+            mask = None
+        context = describe(self.frames, n, m, self.with_inputs)
         device = query.device.type
-        cast = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
-        probe = self._probe(context.name, value, out)
-        kept_value = value if self.with_inputs else None
-        self._add(
-            Sighting(context, None, query, key, kept_value, mask, causal, kwargs.get("scale"), cast, dropout > 0, probe)
+        sighting = Sighting(
+            context,
+            query=_own(query),
+            key=_own(key),
+            value=_own(value) if self.with_inputs else None,
+            mask=mask,
+            diagonal=diagonal,
+            scale=kwargs.get("scale"),
+            grouped=bool(kwargs.get("enable_gqa", False)),
+            merge=self._merge(query.ndim, (query, key, value), context),
+            cast=torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None,
+            dropout=dropout > 0,
+            probe=self._probe(context.name, value, out),
         )
+        self._add(sighting)
 
     def kernel(self, func: Any) -> None:
         """A kernel ran that is no function of torch: refused, once outside of compiled code, if it is attention."""
-        complaint = kernel_complaint(func, self.frames[-1].name)
+        frame = self.frames[-1]
+        complaint = kernel_complaint(func, frame.name) if frame.chosen else None
         if complaint is not None:
             self.last = Letter(GeoattnError(complaint), self.last)
             if not torch.compiler.is_compiling():
@@ -134,12 +152,19 @@ class Sightings:
         """A softmax ran: attention, perhaps."""
         if not is_attention_like(args, kwargs, out):
             return
+        argument = args[0] if args else kwargs["input"]
         scores = None
         for product, current in self.scores:
-            if args and current is args[0]:
+            if current is argument:
                 scores = product
         self.scores.clear()
-        self.trails.append(Trail(out, out, out, False, len(self.frames), scores))
+        if not self.trails:
+            self.made.clear()
+        self.trails.append(Trail(out, argument, out, out, -1, False, False, len(self.frames), scores))
+
+    def merged(self, args: Any, kwargs: Any, out: Any) -> None:
+        """Axes were put into one, perhaps batch and heads."""
+        note_merge(self.merges, args, kwargs, out, len(self.frames))
 
     def follow(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run any other function, with an eye on what it does to the trails."""
@@ -149,29 +174,47 @@ class Sightings:
             follow_scores(self.scores, func, args, kwargs, out)
         if func in PRODUCTS:
             for trail in reversed(self.trails):
-                product = find_product(func, args, kwargs, out, trail.current, trail.weights)
+                product = weighted_sum(func, args, kwargs, out, trail.current, trail.weights, trail.axis)
                 if product is not None:
-                    self._found(trail, product)
+                    self._found(trail, product, factors(func, args, kwargs))
                     return out
+            if self.trails:
+                self._note_product(func, args, kwargs, out)
         if self.trails:
             extend(self.trails, func, args, kwargs, out)
         return out
 
-    def _found(self, trail: Trail, product: Any) -> None:
+    def _note_product(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+        first, second = factors(func, args, kwargs)
+        if isinstance(first, nn.Parameter) or isinstance(second, nn.Parameter):
+            return
+        if first is not None and second is not None and first.ndim == second.ndim >= 3:
+            self.made.append(out)
+
+    def _found(self, trail: Trail, product: Any, given: Any) -> None:
         self.trails[:] = [other for other in self.trails if other.origin is not trail.origin]
+        for made in self.made:
+            if made is given[0] or made is given[1]:
+                return  # linear attention: a softmax of queries, times a product of keys and values
         if self._passes():
             return
         query = key = None
         if trail.scores is not None:
             query, key = trail.scores.left, trail.scores.right.transpose(-1, -2)
+        refuse_tensor(product.left, self.frames[-1].name)
         n, m = product.left.shape[-2:]
         context = describe(self.frames, n, m, self.with_inputs)
+        peaks = None
+        if context.key_mask is None and not context.whole and not trail.masked and trail.argument is not trail.origin:
+            peaks = trail.argument.detach().amax(dim=-2)
         sighting = Sighting(
             context,
-            weights=product.left,
+            weights=_own(product.left),
             query=query,
             key=key,
-            value=product.right if self.with_inputs else None,
+            value=_own(product.right) if self.with_inputs else None,
+            merge=self._merge(product.left.ndim, given, context),
+            peaks=peaks,
             dropout=trail.dropped,
             probe=self._probe(context.name, product.right, product.result),
         )
@@ -190,14 +233,17 @@ class Sightings:
             return True
         return False
 
+    def _merge(self, ndim: int, tensors: Any, context: Context) -> Any:
+        return split_merge(self.merges, tensors, context.heads, context.batch) if ndim == 3 and self.merges else None
+
     def _probe(self, name: str, value: Any, out: Any) -> Any:
         """Values and output of the first head of the first sample, at the first visit of a module."""
         if name in self.probed:
             return None
         if not torch.compiler.is_compiling():
             self.probed.add(name)
-        first = (0,) * (value.ndim - 2)
-        return value.detach()[first].clone(), out.detach()[first].clone()
+        first, place = (0,) * (value.ndim - 2), (0,) * (out.ndim - 2)
+        return value.detach()[first].clone(), out.detach()[place].clone()
 
     def _add(self, sighting: Sighting) -> None:
         if torch.compiler.is_compiling():
@@ -206,3 +252,9 @@ class Sightings:
         if self.last.content is not None:
             self.deliver()
         self._receive(sighting)
+
+
+@no_type_check
+def _own(x: Any) -> Any:
+    """A copy of tensors of inference mode: those do not tell when something changes them in place."""
+    return x.clone() if not torch.compiler.is_compiling() and x.is_inference() else x

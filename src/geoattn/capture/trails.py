@@ -1,9 +1,9 @@
 """From scores to weights to the product with the values: which softmax is attention.
 
 A softmax over the last axis may be attention, a router or a classifier. It is attention when its result
-(cast, reshaped, masked, cut or dropped out on the way) is multiplied from the left with another tensor of as
-many axes: the values. A trail follows one result to there. Another kind of trail follows the product of
-queries and keys to the softmax.
+(cast, reshaped, masked, cut or dropped out on the way) is multiplied with another tensor of as many axes, the
+values, and summed over the axis of the softmax. A trail follows one result to there. Another kind of trail
+follows the product of queries and keys to the softmax.
 
 All of this is traced by torch.compile: it compares identities and shapes, never values.
 """
@@ -16,55 +16,53 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = [
-    "PRODUCTS",
-    "SOFTMAXES",
-    "Product",
-    "Trail",
-    "before_dropout",
-    "extend",
-    "find_product",
-    "follow_scores",
-    "is_attention_like",
-]
+from geoattn.capture.products import BIASED, PRODUCTS, score_product
+
+__all__ = ["SOFTMAXES", "Trail", "before_dropout", "extend", "follow_scores", "is_attention_like"]
 
 _LIMIT = 8  # steps of the trails that are remembered
 
 SOFTMAXES = (functional.softmax, torch.softmax, Tensor.softmax, torch.special.softmax)
-PRODUCTS = (torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm, torch.functional.einsum)
-_BIASED = (torch.baddbmm, Tensor.baddbmm)
 _CASTS = (
     Tensor.to, Tensor.type, Tensor.type_as, Tensor.float, Tensor.half, Tensor.bfloat16, Tensor.double,
 )  # fmt: skip
-_VIEWS = (
-    Tensor.view, Tensor.reshape, torch.reshape, Tensor.flatten, torch.flatten, Tensor.unflatten,
-    torch.unflatten, Tensor.transpose, torch.transpose, Tensor.permute, torch.permute, Tensor.squeeze,
-    torch.squeeze, Tensor.unsqueeze, torch.unsqueeze, Tensor.movedim, torch.movedim, Tensor.expand,
+_SWAPS = (
+    Tensor.transpose, torch.transpose, Tensor.swapaxes, torch.swapaxes, Tensor.swapdims, torch.swapdims,
 )  # fmt: skip
-_DROPOUTS = (functional.dropout, torch.dropout, torch.dropout_)
+_PERMUTES = (Tensor.permute, torch.permute)
+_FLIPS = (vars(torch._C.TensorBase)["mT"].__get__, Tensor.adjoint)
+_MOVES = (Tensor.movedim, torch.movedim, Tensor.moveaxis, torch.moveaxis)
+_VIEWS = (
+    *_SWAPS, *_PERMUTES, *_FLIPS, *_MOVES, Tensor.view, Tensor.reshape, torch.reshape, Tensor.flatten, torch.flatten,
+    Tensor.unflatten, torch.unflatten, Tensor.squeeze, torch.squeeze, Tensor.unsqueeze, torch.unsqueeze,
+    Tensor.expand, Tensor.contiguous,
+)  # fmt: skip
+_DROPOUTS = (
+    functional.dropout, torch.dropout, torch.dropout_, functional.dropout1d, functional.dropout2d,
+    functional.dropout3d,
+)  # fmt: skip
+_MASKINGS = (
+    torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__, torch.masked_fill, Tensor.masked_fill,
+)  # fmt: skip
 
 
 class Trail(NamedTuple):
     """One step of the way: ``current`` is the tensor to look for, ``weights`` the same without dropout.
 
-    ``origin`` is the result of the softmax, ``depth`` the number of modules that were running then,
-    ``scores`` the step of the trail of scores that led to it.
+    ``origin`` is the result of the softmax and ``argument`` what it was taken of, ``axis`` its axis in
+    ``current``, counted from the end. ``masked``: something else than a cast or a view came after it.
+    ``depth`` is the number of modules that were running, ``scores`` the product of queries and keys.
     """
 
     origin: Any
+    argument: Any
     weights: Any
     current: Any
+    axis: int
+    masked: bool
     dropped: bool
     depth: int
     scores: Any
-
-
-class Product(NamedTuple):
-    """A product of two tensors: (..., n, k) with (..., k, m), result (..., n, m)."""
-
-    left: Any
-    right: Any
-    result: Any
 
 
 @no_type_check
@@ -75,55 +73,33 @@ def is_attention_like(args, kwargs, out) -> bool:
 
 
 @no_type_check
-def find_product(func, args, kwargs, out, left=None, stand_in=None):
-    """The product that ``func`` computed, axes in order, if its left factor is ``left`` (or any).
-
-    ``stand_in`` takes the place of ``left`` in the result.
-    """
-    if func is torch.functional.einsum:
-        operands = args[1] if len(args) == 2 and isinstance(args[1], (list, tuple)) else args[1:]
-        if len(operands) != 2 or not isinstance(args[0], str):
-            return None
-        first, second = operands
-        names = _letters(args[0])
-        if names is None or (left is not None and first is not left and second is not left):
-            return None
-        if left is not None and second is left and first is not left:
-            first, second, names = second, first, (names[1], names[0], names[2])
-        return _einsum_product(first if stand_in is None else stand_in, second, out, names, left is None)
-    if func in _BIASED:
-        first = kwargs["batch1"] if "batch1" in kwargs else args[1]
-        second = kwargs["batch2"] if "batch2" in kwargs else args[2]
-    else:
-        if len(args) < 2:
-            return None
-        first, second = args[0], args[1]
-    if (left is not None and first is not left) or first.ndim != second.ndim:
-        return None
-    return Product(first if stand_in is None else stand_in, second, out)
-
-
-@no_type_check
 def extend(trails, func, args, kwargs, out) -> None:
     """Add the step that ``func`` makes from a tensor on a trail to ``out``, when there is one."""
     if not isinstance(out, Tensor) or out.ndim < 3 or not out.is_floating_point():
         return
     for trail in reversed(trails):
-        if not _takes(args, trail.current):
+        if not _takes(args, kwargs, trail.current):
             continue
-        if 2 * out.numel() < trail.current.numel():
-            return  # a sum or a mean, not the weights any more
+        axis = _axis_after(func, args, kwargs, trail, out)
+        if axis is None or 2 * out.numel() < trail.current.numel():
+            return  # the axis is gone, or most of the entries: a sum or a mean
         if func in _DROPOUTS:
-            step = trail._replace(current=out, dropped=trail.dropped or _is_active(func, args, kwargs))
+            dropped = trail.dropped or _is_active(func, args, kwargs)
+            step = trail._replace(current=out, dropped=dropped)
         elif func in _CASTS:
             step = trail._replace(current=out)
         elif func in _VIEWS:
             same = trail.weights is trail.current
-            step = trail._replace(current=out, weights=out if same else func(trail.weights, *args[1:], **kwargs))
-        elif trail.dropped:
-            step = trail._replace(current=out)
+            step = trail._replace(
+                current=out, axis=axis, weights=out if same else func(trail.weights, *args[1:], **kwargs)
+            )
+        elif not trail.dropped:
+            step = trail._replace(current=out, axis=axis, weights=out, masked=True)
+        elif func in _MASKINGS:
+            weights = func(*[trail.weights if value is trail.current else value for value in args], **kwargs)
+            step = trail._replace(current=out, axis=axis, weights=weights, masked=True)
         else:
-            step = trail._replace(current=out, weights=out)
+            step = trail._replace(current=out, axis=axis, masked=True)
         trails.append(step)
         if len(trails) > _LIMIT:
             del trails[0]
@@ -135,10 +111,12 @@ def before_dropout(trails, func, args, kwargs) -> None:
     """Save the weights that a dropout in place is about to overwrite."""
     if func not in _DROPOUTS or not _is_active(func, args, kwargs):
         return
-    if func is functional.dropout:
-        inplace = kwargs["inplace"] if "inplace" in kwargs else len(args) > 3 and args[3]
+    if func is torch.dropout_:
+        inplace = True
+    elif func is torch.dropout:
+        inplace = False
     else:
-        inplace = func is torch.dropout_
+        inplace = kwargs["inplace"] if "inplace" in kwargs else len(args) > 3 and args[3]
     if inplace:
         for i in range(len(trails)):
             if trails[i].weights is args[0]:
@@ -152,11 +130,11 @@ def follow_scores(scores, func, args, kwargs, out) -> None:
         return
     step = None
     for product, current in reversed(scores):
-        if _takes(args, current) and out.numel() >= current.numel():
+        if _takes(args, kwargs, current) and out.numel() >= current.numel():
             step = (product, out)
             break
-    if step is None and (func in PRODUCTS or func in _BIASED):
-        product = find_product(func, args, kwargs, out)
+    if step is None and (func in PRODUCTS or func in BIASED):
+        product = score_product(func, args, kwargs, out)
         step = None if product is None else (product, out)
     if step is not None:
         scores.append(step)
@@ -165,46 +143,45 @@ def follow_scores(scores, func, args, kwargs, out) -> None:
 
 
 @no_type_check
-def _takes(args, tensor) -> bool:
+def _axis_after(func, args, kwargs, trail, out):
+    """Where the axis of the softmax is in ``out``, counted from the end; None when it is gone."""
+    axis, before = trail.axis, trail.current
+    if func in _SWAPS:
+        given = [*args[1:], *kwargs.values()]
+        i, j = given[0] % out.ndim - out.ndim, given[1] % out.ndim - out.ndim
+        return j if axis == i else i if axis == j else axis
+    if func in _PERMUTES:
+        dims = kwargs["dims"] if "dims" in kwargs else args[1] if isinstance(args[1], (tuple, list)) else args[1:]
+        for k in range(out.ndim):
+            if dims[k] % out.ndim - out.ndim == axis:
+                return k - out.ndim
+    if func in _FLIPS:
+        return -3 - axis if axis >= -2 else axis
+    if func in _MOVES:
+        source, destination = [*args[1:], *kwargs.values()]
+        if not isinstance(source, int):
+            return None
+        order = [k for k in range(out.ndim) if k != source % out.ndim]
+        order.insert(destination % out.ndim, source % out.ndim)
+        return order.index(axis % out.ndim) - out.ndim
+    if func is functional.linear and axis == -1:
+        return None
+    if out.ndim == before.ndim and func not in _VIEWS:
+        return axis
+    return axis if -axis <= out.ndim and out.shape[axis:] == before.shape[axis:] else None
+
+
+@no_type_check
+def _takes(args, kwargs, tensor) -> bool:
     for value in args[:3]:
         if value is tensor:
             return True
-    return False
+    return len(args) == 0 and kwargs.get("input") is tensor
 
 
 @no_type_check
 def _is_active(func, args, kwargs) -> bool:
     p = kwargs["p"] if "p" in kwargs else (args[1] if len(args) > 1 else 0.5)
-    word = "training" if func is functional.dropout else "train"
+    word = "train" if func is torch.dropout or func is torch.dropout_ else "training"
     training = kwargs[word] if word in kwargs else (args[2] if len(args) > 2 else True)
     return bool(training) and p > 0
-
-
-@no_type_check
-def _letters(equation: str):
-    """("bhij", "bhjd", "bhid") of "b h i j, b h j d -> b h i d"; None with an ellipsis or no arrow."""
-    equation = equation.replace(" ", "")
-    if "." in equation or "->" not in equation:
-        return None
-    inputs, output = equation.split("->")
-    first, second = inputs.split(",")
-    return first, second, output
-
-
-@no_type_check
-def _einsum_product(first, second, out, names, is_scores):
-    """Axes as (shared, row, inner), (shared, inner, column), (shared, row, column); None if not such."""
-    a, b, c = names
-    inner = [x for x in a if x in b and x not in c]
-    rows = [x for x in a if x in c and x not in b]
-    columns = [x for x in b if x in c and x not in a]
-    shared = [x for x in a if x in b and x in c]
-    if len(inner) != 1 or len(rows) != 1 or len(columns) != 1 or len(shared) + 2 != len(a) or len(a) != len(b):
-        return None
-    if is_scores and c[-1] == rows[0]:  # the softmax goes over the last axis: those are the keys
-        first, second, a, b, rows, columns = second, first, b, a, columns, rows
-    if not is_scores and a[-1] != inner[0]:
-        return None
-    left = first.permute([a.index(x) for x in shared + rows + inner])
-    right = second.permute([b.index(x) for x in shared + inner + columns])
-    return Product(left, right, out.permute([c.index(x) for x in shared + rows + columns]))
