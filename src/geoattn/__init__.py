@@ -37,42 +37,68 @@ if TYPE_CHECKING:
     from geoattn.graph.convention import Convention as Convention
     from geoattn.profile.profile import profile as profile
     from geoattn.profile.result import Profile as Profile
+    from geoattn.report import plots as plots
     from geoattn.spectrum.eigenvalues import spectrum as spectrum
     from geoattn.spectrum.result import Spectrum as Spectrum
+    from geoattn.training.adapters import lightning_callback as lightning_callback
+    from geoattn.training.adapters import trainer_callback as trainer_callback
+    from geoattn.training.baselines import AttentionDropout as AttentionDropout
+    from geoattn.training.baselines import SoftmaxTemperature as SoftmaxTemperature
+    from geoattn.training.curvature_regulariser import CurvatureRegulariser as CurvatureRegulariser
+    from geoattn.training.edge_mask import EdgeMask as EdgeMask
     from geoattn.training.llama2c import load_llama2c as load_llama2c
+    from geoattn.training.loop import Trained as Trained
+    from geoattn.training.loop import train as train
     from geoattn.training.lvit import LViT as LViT
     from geoattn.training.lvit import LViTConfig as LViTConfig
     from geoattn.training.lvit_file import load_lvit as load_lvit
     from geoattn.training.lvit_file import save_lvit as save_lvit
     from geoattn.training.models import load_model as load_model
     from geoattn.training.models import load_tokenizer as load_tokenizer
+    from geoattn.training.monitor import Monitor as Monitor
+    from geoattn.training.recipe import Recipe as Recipe
+    from geoattn.training.row_entropy import RowEntropy as RowEntropy
+    from geoattn.training.variance import attention_variance as attention_variance
+    from geoattn.training.variance import streamed_variance as streamed_variance
+    from geoattn.training.variance_regulariser import VarianceRegulariser as VarianceRegulariser
 
 # Public name -> module: loaded when first used, so that `geoattn --help` does not wait for torch.
 _HOMES = {
+    "AttentionDropout": "geoattn.training.baselines",
     "Call": "geoattn.capture.call",
     "CaptureWarning": "geoattn.capture.check",
     "Convention": "geoattn.graph.convention",
     "Curvature": "geoattn.curvature.result",
     "CurvatureBounds": "geoattn.curvature.bounds",
+    "CurvatureRegulariser": "geoattn.training.curvature_regulariser",
     "Dataset": "geoattn.data.dataset",
     "DegenerateCurvatureWarning": "geoattn.errors",
+    "EdgeMask": "geoattn.training.edge_mask",
     "FormanCurvature": "geoattn.curvature.forman",
     "GeoattnError": "geoattn.errors",
     "GeoattnWarning": "geoattn.errors",
     "LViT": "geoattn.training.lvit",
     "LViTConfig": "geoattn.training.lvit",
+    "Monitor": "geoattn.training.monitor",
     "Profile": "geoattn.profile.result",
+    "Recipe": "geoattn.training.recipe",
     "Record": "geoattn.capture.record",
     "RicciCommunities": "geoattn.curvature.communities",
     "RicciFlow": "geoattn.curvature.flow",
+    "RowEntropy": "geoattn.training.row_entropy",
     "SinkhornCurvature": "geoattn.curvature.sinkhorn",
+    "SoftmaxTemperature": "geoattn.training.baselines",
     "Spectrum": "geoattn.spectrum.result",
     "Status": "geoattn.curvature.transport",
+    "Trained": "geoattn.training.loop",
+    "VarianceRegulariser": "geoattn.training.variance_regulariser",
+    "attention_variance": "geoattn.training.variance",
     "capture": "geoattn.capture.session",
     "curvature_bounds": "geoattn.curvature.bounds",
     "curvature_loss": "geoattn.curvature.loss",
     "edge_curvature": "geoattn.curvature.loss",
     "forman_ricci": "geoattn.curvature.forman",
+    "lightning_callback": "geoattn.training.adapters",
     "load_llama2c": "geoattn.training.llama2c",
     "load_lvit": "geoattn.training.lvit_file",
     "load_model": "geoattn.training.models",
@@ -84,13 +110,19 @@ _HOMES = {
     "save_lvit": "geoattn.training.lvit_file",
     "sinkhorn_ricci": "geoattn.curvature.sinkhorn",
     "spectrum": "geoattn.spectrum.eigenvalues",
+    "streamed_variance": "geoattn.training.variance",
+    "train": "geoattn.training.loop",
+    "trainer_callback": "geoattn.training.adapters",
 }
 _RENAMED = {"load_data": ("geoattn.data.loader", "load")}  # `load` says little outside its module
+_MODULES = {"plots": "geoattn.report.plots"}
 
-__all__ = ["__version__", *sorted([*_HOMES, *_RENAMED])]  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = ["__version__", *sorted([*_HOMES, *_RENAMED, *_MODULES])]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(_MODULES[name])
     module, original = _RENAMED.get(name, (_HOMES.get(name), name))
     if module is None:
         raise AttributeError(f"module 'geoattn' has no attribute {name!r}")
@@ -98,7 +130,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, *_RENAMED})
+    return sorted({*globals(), *_HOMES, *_RENAMED, *_MODULES})
 
 
 class _Package(ModuleType):

@@ -93,7 +93,7 @@ class Call:
             return self.valid_keys[:, self.offset : self.offset + n]
         if self.kind == "self" and not bool(self.valid_keys.all()):
             raise GeoattnError(
-                f"{self.name!r} reads {n} queries of {m} tokens, some of which are padding, and does not say which"
+                f"{self.name!r} reads {n} queries of {m} tokens, some of which are padding, and it is not known which"
                 " queries those are; give it batches without padding."
             )
         if self.kind == "cross" and kept.query_mask is not None:

@@ -7,11 +7,12 @@ from typing import Any
 
 import torch
 
-from geoattn.errors import GeoattnWarning
+from geoattn.errors import GeoattnError, GeoattnWarning
 
 __all__ = ["CaptureCheck", "CaptureWarning", "check_call"]
 
 _ROWS = 64  # rows that are looked at
+_NAN = float("nan")
 
 
 class CaptureWarning(GeoattnWarning):
@@ -44,9 +45,13 @@ class CaptureCheck:
 @torch.no_grad()
 def check_call(call: Any) -> CaptureCheck:
     """Build some rows of the map anew and compare. O(64 m d)."""
-    rows = call.valid[0].nonzero().flatten()
+    try:
+        rows = call.valid[0].nonzero().flatten()
+    except GeoattnError as error:
+        findings = (str(error).rstrip("."), *_blocks(call))
+        return CaptureCheck(call.name, call.route, _NAN, (_NAN, _NAN), 0.0, findings)
     if not rows.numel():
-        return CaptureCheck(call.name, call.route, float("nan"), (float("nan"), float("nan")), 0.0, ())
+        return CaptureCheck(call.name, call.route, _NAN, (_NAN, _NAN), 0.0, ())
     rows = rows[torch.linspace(0, rows.numel() - 1, min(_ROWS, rows.numel())).long()]
     first = slice(0, 1)
     weights = call.kept.build(first, first, rows, call.name)[0, 0].double()
@@ -54,14 +59,22 @@ def check_call(call: Any) -> CaptureCheck:
     sums = weights.sum(-1)
     low, high = float(sums.min()), float(sums.max())
     padded = float(weights[:, ~real].max()) if not bool(real.all()) else 0.0
-    error = float("nan")
+    error = _NAN
     probe = call.probe
     if probe is not None and not probe.dropout:
         value = probe.value.double()
         difference = (weights @ value - probe.output[rows].double()).abs().max()
         error = float(difference / value.abs().max().clamp_min(1e-30))
-    findings = _findings(weights, error, sums, padded, _limit(call))
+    findings = _findings(weights, error, sums, padded, _limit(call)) + _blocks(call)
     return CaptureCheck(call.name, call.route, error, (low, high), padded, findings)
+
+
+def _blocks(call: Any) -> tuple[str, ...]:
+    """Attention inside of blocks that the module itself cuts: what is a sample and a head is a guess."""
+    (n, m), length = call.shape[2:], call.kept.length
+    if call.kind == "cross" or length is None or n >= length or m == length:
+        return ()
+    return (f"maps of {n} x {m} in a module with {length} tokens: blocks, which count as samples or as heads",)
 
 
 def _limit(call: Any) -> float:

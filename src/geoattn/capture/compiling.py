@@ -35,9 +35,11 @@ def plain_python(function: F) -> F:
 def runs_compiled_graph(depth: int) -> bool:
     """True when the caller ``depth`` frames up is a graph that torch.compile made.
 
-    Only backend="eager" and its likes run it in Python. What it does was seen when it was traced.
+    Only backend="eager" and "aot_eager" run it in Python. What it does was seen when it was traced.
     """
     frame = sys._getframe(depth + 1)
+    while frame.f_back is not None and frame.f_code.co_filename.endswith("_ops.py"):  # kernels are called through it
+        frame = frame.f_back
     if not frame.f_code.co_filename.startswith("<eval_with_key>"):
         return False
     above = frame.f_back

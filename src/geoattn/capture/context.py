@@ -25,9 +25,8 @@ class Context(NamedTuple):
     tokens. ``tokens`` (batch, n, width) are the inputs of the module, ``source`` (batch, m, width) those of
     another sequence that the keys come from. ``batch`` is the size of the batch of the tokens, ``heads`` what
     the module calls its number of heads. ``appended``: keys beyond the n-th are extra ones of torch, at the end.
-    ``placed``: the queries are the tokens of the module, which follow those of a cache; False when they are
-    fewer, such as a class token or a part of a long sequence. ``whole``: no module around was given anything but
-    one tensor of numbers, so nothing can say that a token is padding.
+    ``length`` is the number of tokens that the module was given, None when not known. ``whole``: no module around
+    was given anything but one tensor of numbers, so nothing can say that a token is padding.
     """
 
     name: str
@@ -39,7 +38,7 @@ class Context(NamedTuple):
     query_mask: Any
     tokens: Any
     source: Any
-    placed: bool = True
+    length: int | None = None
     whole: bool = False
 
 
@@ -49,8 +48,9 @@ def describe(frames: list[Frame], n: int, m: int, with_inputs: bool) -> Context:
     frame = frames[-1]
     if not with_inputs and n == m and frame.simple:  # the way of nearly all vision models, kept short
         tokens = frame.args[0]
-        batch = tokens.shape[0] if tokens.ndim == 3 and tokens.shape[1] == n else None
-        return Context(frame.name, "self", frame.heads, batch, False, None, None, None, None, True, True)
+        length = tokens.shape[1 if frame.batch_first else 0] if tokens.ndim == 3 else None
+        batch = tokens.shape[0 if frame.batch_first else 1] if length == n else None
+        return Context(frame.name, "self", frame.heads, batch, False, None, None, None, None, length, True)
     tokens = None
     for i in range(len(frames) - 1, max(-1, len(frames) - 4), -1):
         tokens = _first_tokens(frames[i], n)
@@ -66,23 +66,21 @@ def describe(frames: list[Frame], n: int, m: int, with_inputs: bool) -> Context:
     else:
         kind = "self"
         key_mask = query_mask = _token_mask(frames, "attention_mask", batch, m)
-    placed = kind == "cross" or _is_placed(frame, n, m)
+    length = _token_count(frame)
     if not with_inputs:
         tokens = source = None
     return Context(
-        frame.name, kind, frame.heads, batch, appended, key_mask, query_mask, tokens, source, placed, frame.simple
+        frame.name, kind, frame.heads, batch, appended, key_mask, query_mask, tokens, source, length, frame.simple
     )  # fmt: skip
 
 
 @no_type_check
-def _is_placed(frame: Frame, n: int, m: int) -> bool:
-    """False when there are fewer queries than tokens: where they stand among them is not known."""
-    if n >= m:
-        return True
+def _token_count(frame: Frame):
+    """Number of tokens in the first floating-point argument, None when that is no (batch, n, width)."""
     for value in (*frame.args, *frame.kwargs.values()):
         if isinstance(value, Tensor) and value.is_floating_point():
-            return value.ndim != 3 or value.shape[1 if frame.batch_first else 0] == n
-    return True
+            return value.shape[1 if frame.batch_first else 0] if value.ndim == 3 else None
+    return None
 
 
 @no_type_check

@@ -30,7 +30,7 @@ class Kept:
     ``fused``, ``partner`` that of the last self-attention of the same queries. ``key_mask`` (batch, m) and
     ``query_mask`` (batch, n) are 2-D masks of the model, non-zero for real tokens. ``peaks`` (batch, heads, m) are
     the highest scores of each key. ``value``, ``tokens`` and ``source`` are kept when asked for. ``appended``:
-    keys beyond the n-th follow the queries instead of preceding them. ``placed`` and ``whole`` as in `Context`.
+    keys beyond the n-th follow the queries instead of preceding them. ``length`` and ``whole`` as in `Context`.
     ``versions`` and ``others`` tell later whether something changed the tensors in place; ``changed`` names what
     was changed before it could be read.
     """
@@ -50,7 +50,7 @@ class Kept:
     tokens: Any = None
     source: Any = None
     appended: bool = False
-    placed: bool = True
+    length: int | None = None
     whole: bool = False
     versions: tuple[int | None, ...] = ()
     others: dict[str, int | None] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class Kept:
         """
         if n == m or self.appended:
             return 0
-        if not self.placed:
+        if n < m and self.length not in (n, None):  # some of the tokens: a class token, a part of a long sequence
             return None
         if self.mask.diagonal is not None:
             return self.mask.diagonal

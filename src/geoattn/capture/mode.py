@@ -71,7 +71,7 @@ class AttentionMode(TorchFunctionMode):
                 return self.multi_head(*args, **kwargs)
         if role == "unflatten" and torch.compiler.is_compiling():
             return _unflatten(*args, **kwargs)
-        if role is None and isinstance(func, KERNELS):
+        if role is None and isinstance(func, KERNELS) and not _runs_again():
             seen.kernel(func)
         if following and not _runs_again():
             out = seen.follow(func, args, kwargs)

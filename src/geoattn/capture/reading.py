@@ -59,7 +59,7 @@ def read_sighting(
         tokens=context.tokens,
         source=context.source,
         appended=context.appended,
-        placed=context.placed,
+        length=context.length,
         whole=context.whole,
     )
     if not changed and reads_a_cache(sighting):

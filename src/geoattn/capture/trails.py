@@ -144,7 +144,10 @@ def follow_scores(scores, func, args, kwargs, out) -> None:
 
 @no_type_check
 def _axis_after(func, args, kwargs, trail, out):
-    """Where the axis of the softmax is in ``out``, counted from the end; None when it is gone."""
+    """Where the axis of the softmax is in ``out``, counted from the end; None when it is gone.
+
+    A reshape that breaks it up, as banded attention does, is taken to put it last again.
+    """
     axis, before = trail.axis, trail.current
     if func in _SWAPS:
         given = [*args[1:], *kwargs.values()]
@@ -168,7 +171,7 @@ def _axis_after(func, args, kwargs, trail, out):
         return None
     if out.ndim == before.ndim and func not in _VIEWS:
         return axis
-    return axis if -axis <= out.ndim and out.shape[axis:] == before.shape[axis:] else None
+    return axis if -axis <= out.ndim and out.shape[axis:] == before.shape[axis:] else -1
 
 
 @no_type_check

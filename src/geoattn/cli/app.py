@@ -15,6 +15,8 @@ from geoattn.cli.curvature import curvature
 from geoattn.cli.doctor import doctor
 from geoattn.cli.printable import printable
 from geoattn.cli.report import report
+from geoattn.cli.study import study
+from geoattn.cli.train import train
 from geoattn.errors import GeoattnError
 
 __all__ = ["app"]
@@ -96,6 +98,8 @@ app = typer.Typer(
 )
 app.command(rich_help_panel="Measure")(report)
 app.command(rich_help_panel="Measure")(curvature)
+app.command(rich_help_panel="Train and test")(train)
+app.command(rich_help_panel="Train and test")(study)
 app.command(rich_help_panel="About")(cite)
 app.command(rich_help_panel="About")(doctor)
 

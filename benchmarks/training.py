@@ -1,0 +1,103 @@
+"""Cost of regularisers per training step of L-ViT (MNIST size, batch of 64), against the same step without one.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.training       # prints JSON
+
+Steps of all kinds take turns in one process, in changing order. CPU time is taken, as other work on the machine
+stretches the time on the wall; the kernel of the curvature runs on one thread for the same reason. Two estimates: best
+against best, as noise only adds time, and the median of the ratios of neighbours.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from geoattn.training.baselines import AttentionDropout, SoftmaxTemperature
+from geoattn.training.curvature_regulariser import CurvatureRegulariser
+from geoattn.training.edge_mask import EdgeMask
+from geoattn.training.lvit import LViT
+from geoattn.training.row_entropy import RowEntropy
+from geoattn.training.variance_regulariser import VarianceRegulariser
+
+KINDS: dict[str, Any] = {
+    "plain": None,
+    "variance": VarianceRegulariser("increase"),
+    "curvature (default sample)": CurvatureRegulariser("decrease", threads=1),
+    "entropy": RowEntropy("decrease"),
+    "edge mask": EdgeMask(0.3),
+    "temperature": SoftmaxTemperature(2.0),
+    "dropout": AttentionDropout(0.1),
+}
+
+
+class Bench:
+    """One model; `step` takes the CPU seconds of a training step of some kind."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.model = LViT()
+        self.adam = torch.optim.Adam(self.model.parameters(), lr=5e-4)
+        self.images, self.labels = torch.rand(64, 1, 28, 28), torch.randint(10, (64,))
+
+    def step(self, regulariser: Any) -> float:
+        handle = None if regulariser is None else regulariser.attach(self.model)
+        try:
+            self._once(handle)  # the first call of a capture has its self-check
+            start = time.process_time()
+            self._once(handle)
+            return time.process_time() - start
+        finally:
+            if handle is not None:
+                handle.remove()
+
+    def _once(self, handle: Any) -> None:
+        self.adam.zero_grad()
+        loss = functional.cross_entropy(self.model(self.images), self.labels)
+        if handle is not None:
+            loss = loss + handle.penalty()
+        loss.backward()
+        self.adam.step()
+
+
+def run(rounds: int = 60) -> dict[str, Any]:
+    """Milliseconds and overheads by kind; all edges of all maps a few times only."""
+    bench = Bench()
+    times: dict[str, list[float]] = {name: [] for name in KINDS}
+    for i in range(rounds + 3):
+        for name in sorted(KINDS, key=lambda name: hash((i, name))):
+            seconds = bench.step(KINDS[name])
+            if i >= 3:
+                times[name].append(1000 * seconds)
+    everything = CurvatureRegulariser("decrease", maps="all", edges="all", threads=1)
+    times["curvature (all edges of all maps)"] = [1000 * bench.step(everything) for _ in range(3)]
+    best = {name: min(values) for name, values in times.items()}
+    plain = times["plain"]
+    return {
+        "torch_threads": torch.get_num_threads(),
+        "torch": str(torch.__version__),
+        "rounds": rounds,
+        "steps": [
+            {
+                "kind": name,
+                "best_ms": round(best[name], 2),
+                "median_ms": round(statistics.median(values), 2),
+                "overhead_percent_of_best": round(100 * (best[name] / best["plain"] - 1), 1),
+                # the last kind did not take turns with the others
+                "overhead_percent_median_of_pairs": round(
+                    100 * (statistics.median(v / p for v, p in zip(values, plain, strict=True)) - 1), 1
+                )
+                if len(values) == len(plain)
+                else None,
+            }
+            for name, values in times.items()
+        ],
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(), indent=1))

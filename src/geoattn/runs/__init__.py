@@ -1,0 +1,1 @@
+"""Run store: trials with results that are written once, on one machine or many."""

@@ -1,0 +1,135 @@
+"""What a study is: trials in three sizes, a table, a figure and a verdict."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from geoattn.curvature.result import write_atomically
+from geoattn.errors import GeoattnError
+from geoattn.runs.local import run_trials
+from geoattn.runs.store import Status, Store
+
+__all__ = ["STUDIES", "Finding", "Study", "as_plain", "find_study", "interval", "judge", "run_study"]
+
+#: Studies by name, and the module of each; its ``STUDY`` is loaded when asked for.
+STUDIES = {"table1": "geoattn.studies.table1"}
+SIZES = ("smoke", "small", "paper")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A claim of a paper and what came out: the mean difference with a 95 % interval over ``trials`` pairs.
+
+    ``verdict`` is ``replicated`` (the interval lies on the claimed side of 0), ``contradicted`` (on the other side) or
+    ``not replicated`` (it contains 0, or there are too few trials for one).
+    """
+
+    claim: str
+    data: str
+    difference: float
+    low: float
+    high: float
+    trials: int
+    verdict: Literal["replicated", "not replicated", "contradicted"]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study. ``trial`` names the trial function as ``module:function``; raise ``version`` when its results change.
+
+    ``sizes`` maps smoke, small and paper to lists of configurations, ``table`` makes a data frame of (configuration,
+    result) pairs, ``figure`` a matplotlib figure and ``verdict`` the findings.
+    """
+
+    name: str
+    version: int
+    trial: str
+    sizes: Callable[[str], list[dict[str, Any]]]
+    table: Callable[[list[tuple[dict[str, Any], Any]]], Any]
+    figure: Callable[[list[tuple[dict[str, Any], Any]]], Any]
+    verdict: Callable[[list[tuple[dict[str, Any], Any]]], list[Finding]]
+
+    def configs(self, size: str) -> list[dict[str, Any]]:
+        """The trials of a size."""
+        if size not in SIZES:
+            raise GeoattnError(f"size must be one of {', '.join(SIZES)}; got {size!r}.")
+        return self.sizes(size)
+
+
+def find_study(name: str) -> Study:
+    """A study by name.
+
+    >>> find_study("table1").name
+    'table1'
+    """
+    if name not in STUDIES:
+        raise GeoattnError(f"unknown study {name!r}; expected one of {', '.join(STUDIES)}.")
+    return import_module(STUDIES[name]).STUDY
+
+
+def run_study(
+    study: Study,
+    size: str,
+    out: str | os.PathLike[str],
+    *,
+    workers: int = 1,
+    progress: Callable[[Status], object] | None = None,
+) -> list[Finding]:
+    """Do all trials, then write NAME.csv, NAME.png and NAME.json (findings) beside them.
+
+    ``out`` is the store: run it again to go on. The table has no times and no paths: the same trials, the same bytes.
+    """
+    configs = study.configs(size)
+    store = Store(out, study.name, study.version)
+    results = run_trials(store, size, configs, study.trial, workers=workers, progress=progress)
+    pairs = list(zip(configs, results, strict=True))
+    text = study.table(pairs).to_csv(index=False, lineterminator="\n").encode()
+    write_atomically(Path(out, f"{study.name}.csv"), lambda file: file.write(text))
+    findings = study.verdict(pairs)
+    about = {
+        "study": study.name, "version": study.version, "size": size, "findings": [as_plain(f) for f in findings],
+    }  # fmt: skip
+    data = (json.dumps(about, indent=1) + "\n").encode()
+    write_atomically(Path(out, f"{study.name}.json"), lambda file: file.write(data))
+    figure = study.figure(pairs)
+    write_atomically(Path(out, f"{study.name}.png"), lambda file: figure.savefig(file, format="png", dpi=120))
+    return findings
+
+
+def interval(values: Float[np.ndarray, " k"]) -> tuple[float, float, float]:
+    """Mean and 95 % interval by Student's t; an interval without bounds for fewer than two values.
+
+    >>> import numpy as np
+    >>> interval(np.array([1.0, 2.0, 3.0]))
+    (2.0, -0.484, 4.484)
+    """
+    from scipy.stats import t
+
+    mean = float(values.mean())
+    if len(values) < 2:
+        return mean, -np.inf, np.inf
+    half = float(t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
+    return mean, mean - half, mean + half
+
+
+def judge(claim: str, data: str, differences: Any) -> Finding:
+    """The finding for a claim that the differences, one per seed, are above 0."""
+    values = np.asarray(differences, dtype=np.float64)
+    mean, low, high = interval(values)
+    verdict = "replicated" if low > 0 else "contradicted" if high < 0 else "not replicated"
+    return Finding(claim, data, mean, low, high, len(values), verdict)
+
+
+def as_plain(finding: Finding) -> dict[str, Any]:
+    """A finding for JSON: bounds that are not finite become null."""
+    content = dict(vars(finding))
+    return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in content.items()}

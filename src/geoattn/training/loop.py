@@ -1,0 +1,281 @@
+"""The training loop: Adam on the cross entropy plus penalties, resumable to the bit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from geoattn.data.loader import load
+from geoattn.errors import GeoattnError
+from geoattn.training.checkpoint import Position, load_checkpoint, save_checkpoint
+from geoattn.training.inputs import Inputs, image_inputs, make_tokenizer, text_inputs
+from geoattn.training.interventions import Intervention
+from geoattn.training.models import load_model
+from geoattn.training.monitor import Monitor, MonitorHandle
+from geoattn.training.recipe import Recipe
+from geoattn.training.regulariser import Sink
+from geoattn.training.training_log import JsonLines
+
+__all__ = ["Trained", "evaluate", "train"]
+
+_VOCABULARY = 8192
+_EVALUATION_BATCH = 256
+Progress = Callable[[int, int], object]
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A finished run: the model in evaluation mode, accuracies, and one row of ``history`` per epoch."""
+
+    recipe: Recipe
+    model: nn.Module
+    train_accuracy: float
+    test_accuracy: float
+    history: tuple[dict[str, Any], ...]
+    steps: int
+    stopped_early: bool
+
+
+def train(
+    recipe: Recipe,
+    out: str | os.PathLike[str] | None = None,
+    *,
+    root: str | os.PathLike[str] | None = None,
+    device: str = "cpu",
+    checkpoint_every: int | None = None,
+    log: Sink | None = None,
+    progress: Progress | None = None,
+) -> Trained:
+    """Train the model of the paper on a data set, by a recipe.
+
+    The loss is the cross entropy plus the penalties of the recipe's regularisers. Rows are shuffled anew each epoch.
+    The weights depend on the recipe alone (and on machine, torch and its number of threads): random numbers come from
+    ``recipe.seed``, and those of the caller are left as they were.
+
+    Parameters
+    ----------
+    out
+        Folder for ``checkpoint.safetensors`` and ``log.jsonl``. If a run of the same recipe was cut short there, it
+        goes on from its last checkpoint and ends with the same weights, bit for bit. A run of another recipe is an
+        error.
+    root
+        Folder of local data sets; see `geoattn.data.loader.load`.
+    checkpoint_every
+        Steps between checkpoints; one is written after each epoch in any case.
+    log
+        Called with (step, figures) once per epoch and for each step that is monitored.
+    progress
+        Called with (steps done, steps in all).
+
+    A loss that is not finite stops the run with the step and the layer it came from; the last checkpoint stays.
+
+    Examples
+    --------
+    >>> from geoattn.training.loop import train
+    >>> from geoattn.training.recipe import Recipe
+    >>> recipe = Recipe("digits", epochs=1, limit=64, test_limit=32, changes={"depth": 1})
+    >>> trained = train(recipe)
+    >>> trained.steps, len(trained.history)
+    (1, 1)
+    """
+    recipe = recipe.filled()
+    if checkpoint_every is not None and checkpoint_every < 1:
+        raise GeoattnError(f"checkpoint_every must be at least 1; got {checkpoint_every}.")
+    with torch.random.fork_rng(), ExitStack() as attached:
+        torch.manual_seed(recipe.seed)
+        return _Run(recipe, out, root, device, checkpoint_every, log, progress, attached).finish()
+
+
+class _Run:
+    def __init__(
+        self, recipe: Recipe, out: Any, root: Any, device: str, every: int | None, log: Sink | None,
+        progress: Progress | None, attached: ExitStack,
+    ) -> None:  # fmt: skip
+        self.recipe, self.device, self.every, self.progress = recipe, torch.device(device), every, progress
+        self.model, self.train_rows, self.held_out, self.test = _prepare(recipe, root)
+        self.model.to(self.device)
+        self.adam = torch.optim.Adam(self.model.parameters(), lr=recipe.rate or 0.0)
+        self.position = Position()
+        self.logs: list[Sink] = [] if log is None else [log]
+        self.checkpoint = None if out is None else Path(out) / "checkpoint.safetensors"
+        if out is not None:
+            lines = JsonLines(Path(out) / "log.jsonl")
+            if self.checkpoint is not None and self.checkpoint.exists():
+                self.position = load_checkpoint(self.checkpoint, self.model, self.adam, recipe.key)
+                lines.rewind(self.position.step)
+            else:
+                lines.rewind(-1)
+            self.logs.append(lines)
+        built = recipe.build()
+        # interventions last: then monitor and regularisers see what they leave
+        order = [r for r in built if not isinstance(r, Intervention)] + [
+            r for r in built if isinstance(r, Intervention)
+        ]
+        self.handles = [attached.enter_context(regulariser.attach(self.model)) for regulariser in order]
+        self.monitor: MonitorHandle | None = None
+        if recipe.monitor_every is not None:
+            watcher = Monitor(every=recipe.monitor_every, seed=recipe.seed)
+            self.monitor = watcher.attach(self.model)
+            attached.callback(self.monitor.remove)
+
+    def finish(self) -> Trained:
+        recipe, position = self.recipe, self.position
+        assert recipe.epochs is not None
+        while position.epoch < recipe.epochs and not position.stopped:
+            self._epoch()
+        for handle in self.handles:
+            handle.remove()
+        train_accuracy = evaluate(self.model, self.train_rows, self.device)
+        return Trained(
+            recipe=recipe, model=self.model.eval(), train_accuracy=train_accuracy,
+            test_accuracy=evaluate(self.model, self.test, self.device), history=tuple(position.history),
+            steps=position.step, stopped_early=position.stopped,
+        )  # fmt: skip
+
+    def _epoch(self) -> None:
+        recipe, position = self.recipe, self.position
+        assert recipe.batch is not None
+        assert recipe.epochs is not None
+        order = np.random.default_rng([recipe.seed, position.epoch]).permutation(len(self.train_rows))
+        batches = torch.from_numpy(order).split(recipe.batch)
+        total = len(batches) * recipe.epochs
+        self.model.train()
+        while position.batch < len(batches):
+            self._step(batches[position.batch])
+            position.batch += 1
+            position.step += 1
+            if self.progress is not None:
+                self.progress(position.step, total)
+            if self.every is not None and position.step % self.every == 0 and position.batch < len(batches):
+                self._save()
+        self._end_epoch()
+
+    def _step(self, rows: Tensor) -> None:
+        position = self.position
+        for handle in (*self.handles, *([self.monitor] if self.monitor else [])):
+            handle.step = position.step - 1  # samples follow the step, whatever else ran the model
+        before = torch.get_rng_state()
+        labels = self.train_rows.labels[rows].to(self.device)
+        task = functional.cross_entropy(self.train_rows.forward(self.model, rows, self.device), labels)
+        penalty = torch.stack([h.penalty().to(task.dtype) for h in self.handles]).sum() if self.handles else None
+        loss = task if penalty is None else task + penalty
+        value = float(loss.detach())
+        if not np.isfinite(value):
+            torch.set_rng_state(before)
+            raise GeoattnError(self._blame(rows, value))
+        self.adam.zero_grad()
+        loss.backward()
+        if self.monitor is not None:
+            figures = self.monitor.observe(loss)
+            if figures:
+                self._log(figures, 1)
+        self.adam.step()
+        parts = {"loss": float(task.detach()), "penalty": 0.0 if penalty is None else float(penalty.detach())}
+        for name, part in parts.items():
+            position.sums[name] = position.sums.get(name, 0.0) + part * len(rows)
+
+    def _end_epoch(self) -> None:
+        recipe, position = self.recipe, self.position
+        rows = len(self.train_rows)
+        row: dict[str, Any] = {"epoch": position.epoch + 1, **{k: v / rows for k, v in position.sums.items()}}
+        for handle in self.handles:
+            row.update({k: v for k, v in handle.figures().items() if k != "penalty"})
+        row["test_accuracy"] = evaluate(self.model, self.test, self.device)
+        if self.held_out is not None:
+            row["validation_accuracy"] = evaluate(self.model, self.held_out, self.device)
+            position.stopped = row["validation_accuracy"] >= (recipe.stop_at or 2.0)
+        position.history.append(row)
+        position.epoch, position.batch, position.sums = position.epoch + 1, 0, {}
+        self._log(row)
+        self._save()
+
+    def _save(self) -> None:
+        if self.checkpoint is not None:
+            save_checkpoint(self.checkpoint, self.model, self.adam, self.position, self.recipe.key)
+
+    def _log(self, figures: dict[str, Any], running: int = 0) -> None:
+        """``step`` in a log is the number of steps done, the one that is running included."""
+        for log in self.logs:
+            log(self.position.step + running, figures)
+
+    def _blame(self, rows: Tensor, value: float) -> str:
+        """Where the loss went wrong: a weight, or the first layer with an output that is not finite."""
+        culprit = _bad_weight(self.model) or _bad_output(self.model, self.train_rows, rows, self.device)
+        kept = self.checkpoint is not None and self.checkpoint.exists()
+        left = f"the last good checkpoint is {self.checkpoint}" if kept else "no checkpoint was written yet"
+        at = f"epoch {self.position.epoch + 1}, step {self.position.step}"
+        return f"the loss is {value} at {at}: {culprit}; {left}. Lower the learning rate or gamma."
+
+
+def _bad_weight(model: nn.Module) -> str | None:
+    for name, parameter in model.named_parameters():
+        if not bool(parameter.isfinite().all()):
+            return f"weights of layer {name!r} are not finite"
+    return None
+
+
+@torch.no_grad()
+def _bad_output(model: nn.Module, data: Inputs, rows: Tensor, device: Any) -> str:
+    """Run the batch again and name the first module, in the order of their ends, that makes something not finite."""
+    found: list[str] = []
+
+    def look(name: str, output: Any) -> None:
+        if isinstance(output, Tensor) and output.is_floating_point() and not bool(output.isfinite().all()):
+            found.append(name)
+
+    hooks = [
+        module.register_forward_hook(lambda _m, _i, output, name=name: look(name, output))
+        for name, module in model.named_modules()
+        if name
+    ]
+    try:
+        logits = data.forward(model, rows, device)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if found:
+        return f"the first output that is not finite is that of layer {found[0]!r}"
+    return "the penalty is not finite" if bool(logits.isfinite().all()) else "the logits are not finite"
+
+
+@torch.no_grad()
+def evaluate(model: nn.Module, data: Inputs, device: Any = "cpu") -> float:
+    """Share of rows whose most probable class is right, in evaluation mode; the mode is put back."""
+    training = model.training
+    model.eval()
+    right = 0
+    for rows in torch.arange(len(data)).split(_EVALUATION_BATCH):
+        guess = data.forward(model, rows, device).argmax(-1).cpu()
+        right += int((guess == data.labels[rows]).sum())
+    model.train(training)
+    return right / len(data)
+
+
+def _prepare(recipe: Recipe, root: Any) -> tuple[nn.Module, Inputs, Inputs | None, Inputs]:
+    """Model, training rows, held-out rows (with early stopping) and test rows."""
+    training = load(recipe.data, root, "train", recipe.limit, seed=recipe.data_seed)
+    test = load(recipe.data, root, "test", recipe.test_limit, seed=recipe.data_seed)
+    held = None
+    if recipe.early_stopping:
+        shuffled = np.random.default_rng([recipe.data_seed, 1]).permutation(len(training))
+        cut = max(1, len(training) // 10)
+        training, held = training.subset(np.sort(shuffled[cut:])), training.subset(np.sort(shuffled[:cut]))
+    classes = len(training.classes)
+    if recipe.is_text:
+        assert training.texts is not None
+        tokenizer = make_tokenizer(training.texts, _VOCABULARY)
+        changes = {"vocab_size": tokenizer.get_vocab_size(), **recipe.changes}
+        convert: Any = lambda data: text_inputs(data, tokenizer, recipe.length)  # noqa: E731
+    else:
+        changes, convert = recipe.changes, image_inputs
+    model = load_model(recipe.model, weights="random", classes=classes, seed=recipe.seed, **changes)
+    return model, convert(training), None if held is None else convert(held), convert(test)

@@ -1,0 +1,133 @@
+"""A monitor that only watches: curvature, variance, entropy and the PL ratio during training."""
+
+from __future__ import annotations
+
+from typing import Any, no_type_check
+
+import numpy as np
+import torch
+from torch import nn
+
+from geoattn.capture.compiling import plain_python
+from geoattn.capture.record import Record
+from geoattn.capture.selection import Layers
+from geoattn.curvature.layout import read_count, read_edges
+from geoattn.curvature.loss import edge_curvature
+from geoattn.errors import GeoattnError
+from geoattn.graph.convention import Convention
+from geoattn.training.curvature_regulariser import draw_maps
+from geoattn.training.regulariser import Handle, Penalty, Regulariser, Sink
+from geoattn.training.row_entropy import call_entropy
+from geoattn.training.variance import call_variance
+from geoattn.training.variance_regulariser import layer_name
+
+__all__ = ["Monitor", "MonitorHandle"]
+
+
+class Monitor(Regulariser):
+    r"""Measures every ``every``-th training step and never touches the loss, the model or a random state.
+
+    Per layer: ``variance``, ``entropy`` (nats) and ``curvature`` (mean over a sample drawn by ``seed`` and step, with
+    ``curvature_min``, ``negative_share`` and ``distance_to_one`` over all layers). After the backward pass
+    ``handle.observe(loss)`` adds ``pl_ratio``, :math:`|\nabla L|^2 / L`: the Polyak-Lojasiewicz condition of Theorem
+    4.1 asks that it stays above a positive constant. The gradient is that of the loss that was trained on.
+
+    Examples
+    --------
+    >>> import torch, geoattn
+    >>> from geoattn.training.monitor import Monitor
+    >>> model = geoattn.LViT()
+    >>> with Monitor().attach(model) as handle:
+    ...     loss = model(torch.rand(2, 1, 28, 28)).square().mean()
+    ...     loss.backward()
+    ...     figures = handle.observe(loss)
+    >>> sorted(name for name in figures if "/" not in name)
+    ['curvature', 'curvature_min', 'distance_to_one', 'entropy', 'loss', 'negative_share', 'pl_ratio', 'variance']
+    """
+
+    def __init__(
+        self, *, every: Any = 1, convention: Any = "markov", maps: Any = 16, edges: Any = 32, seed: Any = 0
+    ) -> None:
+        self.every = read_count("every", every, least=1)
+        self.convention = Convention.of(convention)
+        self.maps = None if maps == "all" else read_count("maps", maps, least=1, instead="'all' or ")
+        read_edges(edges)
+        self.edges = edges
+        self.seed = read_count("seed", seed, least=0)
+
+    def penalise(self, record: Record, step: int) -> Penalty:
+        """No penalty; the figures of this forward pass."""
+        return Penalty(torch.zeros(()), self.measure(record, step))
+
+    def attach(self, model: nn.Module, *, layers: Layers = None, log: Sink | None = None) -> MonitorHandle:
+        """Watch ``model``; ``log`` is called with (step, figures) by `MonitorHandle.observe`."""
+        return MonitorHandle(self, model, layers, log)
+
+    @torch.no_grad()
+    def measure(self, record: Record, step: int) -> dict[str, float]:
+        """Variance, entropy and curvature of the attention in a record."""
+        figures: dict[str, float] = {}
+        per_layer: dict[str, list[float]] = {"variance": [], "entropy": []}
+        names: dict[str, None] = {}
+        for call in record:
+            name = layer_name(call, names)
+            names[name] = None
+            for kind, value in (("variance", call_variance(call).nanmean()), ("entropy", call_entropy(call))):
+                figures[f"{kind}/{name}"] = float(value)
+                per_layer[kind].append(float(value))
+        figures.update({kind: float(np.mean(values)) for kind, values in per_layer.items()})
+        try:
+            groups = draw_maps(record, self.maps, self.seed, step)
+        except GeoattnError:  # no self-attention: nothing to draw
+            return figures
+        everything: list[np.ndarray] = []
+        for n, group in groups.items():
+            for k, (name, maps, valid) in enumerate(group):
+                kappa = edge_curvature(
+                    maps, self.convention, edges=self.edges, mask=None if bool(valid.all()) else valid,
+                    seed=(self.seed * 1_000_003 + step * 8191 + n * 31 + k) % 2**31,
+                )  # fmt: skip
+                values = kappa.double().cpu().numpy()
+                everything.append(values)
+                figures[f"curvature/{name}"] = float(values.mean()) if len(values) else float("nan")
+        kappa = np.concatenate(everything)
+        if len(kappa):
+            figures.update(
+                curvature=float(kappa.mean()), curvature_min=float(kappa.min()),
+                negative_share=float((kappa < 0).mean()), distance_to_one=float((1 - kappa).mean()),
+            )  # fmt: skip
+        return figures
+
+
+class MonitorHandle(Handle):
+    """A monitor at work: figures are taken in the forward pass, so that nothing of the step is kept."""
+
+    regulariser: Monitor
+
+    @no_type_check
+    @plain_python
+    def _after(self, _model, _args, output):
+        if torch.is_grad_enabled() and self.step % self.regulariser.every == 0:
+            self._penalty = self.regulariser.penalise(self._record, self.step)
+        self._record.clear()
+        return output
+
+    def observe(self, loss: Any) -> dict[str, float]:
+        """Call after the backward pass: figures of this step with the loss and the PL ratio; empty between samples."""
+        if self._penalty is None:
+            return {}
+        value = float(loss.detach())
+        squared = sum(float(p.grad.double().square().sum()) for p in self.model.parameters() if p.grad is not None)
+        ratio = squared / value if value > 0 else float("nan")
+        figures = {**{k: float(v) for k, v in self._penalty.figures.items()}, "loss": value, "pl_ratio": ratio}
+        if self._log is not None:
+            self._log(self.step, figures)
+        return figures
+
+    def figures(self) -> dict[str, float]:
+        """Figures of the last forward pass that was measured; empty between samples."""
+        return {} if self._penalty is None else {k: float(v) for k, v in self._penalty.figures.items()}
+
+    def penalty(self) -> Any:
+        """Zero: a monitor adds nothing to the loss."""
+        return torch.zeros((), device=next((p.device for p in self.model.parameters()), None))

@@ -1,0 +1,171 @@
+"""The contract of a regulariser: attach it to a model, and each forward pass has a penalty."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, no_type_check
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from geoattn.capture.compiling import plain_python
+from geoattn.capture.record import Record
+from geoattn.capture.selection import Layers
+from geoattn.capture.session import capture
+from geoattn.errors import GeoattnError
+
+__all__ = ["Handle", "Penalty", "Regulariser", "Sink", "read_number"]
+
+#: Where figures of a step go: called with the step and a flat dictionary of numbers.
+Sink = Callable[[int, dict[str, float]], object]
+
+
+@dataclass(frozen=True, eq=False)
+class Penalty:
+    """A penalty and the figures behind it: tensors or numbers by name, per layer as ``name/layer``."""
+
+    value: Float[Tensor, ""]
+    figures: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Regulariser(ABC):
+    """What is added to the loss, as a function of the attention of a forward pass.
+
+    A subclass says how a record becomes a penalty; `attach` does the rest, for any model that `capture` can read:
+    Hugging Face with sdpa or eager attention, nn.MultiheadAttention, L-ViT, hand-written attention, compiled or not.
+    """
+
+    @abstractmethod
+    def penalise(self, record: Record, step: int) -> Penalty:
+        """The penalty of the forward pass in ``record``, with gradients; ``step`` counts forward passes from 0."""
+
+    def attach(self, model: nn.Module, *, layers: Layers = None, log: Sink | None = None) -> Handle:
+        """Watch ``model`` from now on; the handle gives the penalty and takes everything away again.
+
+        A model that returns an object with a ``.loss`` (Hugging Face, when it is given labels) has the penalty added
+        to it whenever gradients are on. In a loop with a loss of its own write
+        ``loss = criterion(model(x), y) + handle.penalty()``. Never both: `Handle.penalty` refuses after the first.
+
+        ``layers`` chooses attention modules, as in `capture`. ``log`` is called with (step, figures) for each penalty.
+        """
+        return Handle(self, model, layers, log)
+
+
+class Handle:
+    """A regulariser at work on a model."""
+
+    def __init__(self, regulariser: Regulariser, model: nn.Module, layers: Layers, log: Sink | None) -> None:
+        self.regulariser = regulariser
+        self.model = model
+        self.step = -1
+        self._log = log
+        self._penalty: Penalty | None = None
+        self._added = False
+        # Our hook before those of the capture clears the last step; the one after them finds the mode switched off.
+        before = model.register_forward_pre_hook(self._before)
+        self._capture = capture(model, layers)
+        self._record = self._capture.__enter__()
+        after = model.register_forward_hook(self._after)
+        self._hooks = [before, after]
+
+    @no_type_check
+    @plain_python
+    def _before(self, _model, _args):
+        self.restart()
+        self.step += 1
+
+    @no_type_check
+    @plain_python
+    def _after(self, _model, _args, output):
+        if torch.is_grad_enabled() and _has_loss(output):
+            output = _with_loss(output, output.loss + self._compute().value.to(output.loss.dtype))
+            self._added = True
+        return output
+
+    def penalty(self) -> Float[Tensor, ""]:
+        """The penalty of the last forward pass, to be added to a loss of your own. The same tensor if asked twice."""
+        if not self._hooks:
+            raise GeoattnError("this regulariser was removed from its model; attach it again.")
+        if self.step < 0:
+            raise GeoattnError("no forward pass since the regulariser was attached; run the model first.")
+        if self._added:
+            raise GeoattnError(
+                "the model returns a loss, and the penalty is in it already; use that loss as it is, or call the"
+                " model without labels and add handle.penalty() to a loss of your own."
+            )
+        return self._compute().value
+
+    def restart(self) -> None:
+        """Forget the last forward pass: for loops that run parts of the model and never the model itself."""
+        self._record.clear()
+        self._penalty, self._added = None, False
+
+    def figures(self) -> dict[str, float]:
+        """Penalty and statistics of the last forward pass, per layer, as plain numbers."""
+        penalty = self._compute()
+        values = {"penalty": penalty.value, **penalty.figures}
+        return {name: float(v.detach() if isinstance(v, Tensor) else v) for name, v in values.items()}
+
+    def remove(self) -> None:
+        """Leave the model as it was before. A second call does nothing."""
+        for hook in self._hooks:
+            hook.remove()
+        if self._hooks:
+            self._capture.__exit__(None, None, None)
+            self._record.clear()
+        self._hooks, self._penalty = [], None
+
+    def __enter__(self) -> Handle:
+        """The handle itself: ``with regulariser.attach(model) as handle``."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove it."""
+        self.remove()
+
+    def _compute(self) -> Penalty:
+        if self._penalty is None:
+            self._penalty = self.regulariser.penalise(self._record, max(self.step, 0))
+            if self._log is not None:
+                self._log(self.step, self.figures())
+        return self._penalty
+
+
+@no_type_check
+def _has_loss(output) -> bool:
+    return isinstance(getattr(output, "loss", None), Tensor)
+
+
+def _with_loss(output: Any, loss: Tensor) -> Any:
+    """The output with another loss; the object itself where it can be changed."""
+    try:
+        output.loss = loss
+        return output
+    except AttributeError:  # a named tuple, or a frozen dataclass
+        if hasattr(output, "_replace"):
+            return output._replace(loss=loss)
+        from dataclasses import is_dataclass, replace
+
+        if is_dataclass(output) and not isinstance(output, type):
+            return replace(output, loss=loss)
+        raise GeoattnError(
+            f"cannot add the penalty to .loss of {type(output).__name__}; compute the loss outside of the model and"
+            " add handle.penalty()."
+        ) from None
+
+
+def read_number(what: str, value: Any, *, least: float | int = -math.inf, strict: bool = False) -> float:
+    """A finite number, of at least (``strict``: above) ``least``; else an error that says what came.
+
+    >>> read_number("gamma", 0.1, least=0, strict=True)
+    0.1
+    """
+    good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if not good or value < least or (strict and value == least):
+        bound = "" if least == -math.inf else f" {'above' if strict else 'of at least'} {least:g}"
+        raise GeoattnError(f"{what} must be a finite number{bound}; got {value!r}.")
+    return float(value)

@@ -1,0 +1,319 @@
+"""Regularisers on models as people have them: value, gradient, attachment, removal, bad input."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+import transformers as tf
+from torch import Tensor, nn
+from torch.nn import functional
+
+from geoattn.capture import capture
+from geoattn.curvature.loss import curvature_loss
+from geoattn.errors import GeoattnError
+from geoattn.training.curvature_regulariser import CurvatureRegulariser
+from geoattn.training.lvit import LViT, LViTConfig
+from geoattn.training.row_entropy import RowEntropy
+from geoattn.training.variance_regulariser import VarianceRegulariser
+
+SMALL = LViTConfig(
+    image_size=8, patch_size=2, dim=16, depth=2, heads=2, dim_head=8, mlp_dim=16, dropout=0.0, emb_dropout=0.0
+)  # fmt: skip
+BATCH = {
+    "input_ids": torch.arange(2 * 6).reshape(2, 6) % 50,
+    "attention_mask": torch.tensor([[1] * 6, [1, 1, 1, 1, 0, 0]]),
+    "labels": torch.tensor([0, 1]),
+}
+
+
+def lvit() -> LViT:
+    torch.manual_seed(0)
+    return LViT(SMALL)
+
+
+def bert(implementation: str) -> Any:
+    config = tf.BertConfig(
+        vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24,
+        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    config._attn_implementation = implementation
+    torch.manual_seed(0)
+    return tf.BertForSequenceClassification(config).double()
+
+
+def gradients(model: nn.Module, loss: Tensor) -> list[Tensor]:
+    model.zero_grad()
+    loss.backward()
+    return [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+
+def plain_variance(model: nn.Module, **batch: Any) -> Tensor:
+    """Mean over samples and heads of the variance over real tokens, then over layers: from the maps."""
+    with capture(model) as record:
+        model(**batch)
+    layers = []
+    for call in record:
+        maps, valid = call.attention(), call.valid
+        values = [maps[b, h][valid[b]][:, valid[b]].var(correction=0) for b in range(2) for h in range(2)]
+        layers.append(torch.stack(values).mean())
+    return torch.stack(layers).mean()
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+@pytest.mark.parametrize("direction", ["increase", "decrease"])
+def test_equation_7_on_a_model_with_a_loss(direction: str, implementation: str) -> None:
+    model = bert(implementation)
+    variance = plain_variance(model, **BATCH)
+    h = torch.exp(-200 * variance + 0.5) if direction == "increase" else torch.log(200 * variance + 0.5)
+    expected = model(**BATCH).loss + 0.3 * h
+    wanted = gradients(model, expected)
+    handle = VarianceRegulariser(direction, 200.0, 0.5, 0.3).attach(model)
+    loss = model(**BATCH).loss
+    torch.testing.assert_close(loss, expected, rtol=1e-10, atol=0)
+    for a, b in zip(gradients(model, loss), wanted, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-7, atol=1e-12)
+    with pytest.raises(GeoattnError, match="in it already"):
+        handle.penalty()
+    assert math.isclose(handle.figures()["variance"], float(variance.detach()), rel_tol=1e-9)
+    handle.remove()
+
+
+@pytest.mark.parametrize("regulariser", [VarianceRegulariser("increase"), RowEntropy("decrease")])
+def test_a_model_without_labels_gives_its_penalty_to_the_loop(regulariser: Any) -> None:
+    model = bert("sdpa")
+    batch = {k: v for k, v in BATCH.items() if k != "labels"}
+    with regulariser.attach(model) as handle:
+        logits = model(**batch).logits
+        own = functional.cross_entropy(logits, BATCH["labels"]) + handle.penalty()
+        added = model(**BATCH).loss
+    torch.testing.assert_close(own, added)
+
+
+def test_evaluation_without_gradients_leaves_the_loss_alone() -> None:
+    model = bert("sdpa")
+    with torch.no_grad():
+        expected = model(**BATCH).loss
+        with VarianceRegulariser("decrease").attach(model) as handle:
+            assert torch.equal(model(**BATCH).loss, expected)
+            assert handle.penalty() > 0
+
+
+def test_removal_leaves_the_model_as_it_was() -> None:
+    model = bert("sdpa")
+    before = model(**BATCH).loss
+    handle = VarianceRegulariser("decrease", gamma=5.0).attach(model)
+    assert float((model(**BATCH).loss - before).detach().abs()) > 1e-4
+    handle.remove()
+    handle.remove()
+    assert torch.equal(model(**BATCH).loss, before)
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+    with pytest.raises(GeoattnError, match="removed"):
+        handle.penalty()
+
+
+class Frozen(NamedTuple):
+    loss: Tensor
+    logits: Tensor
+
+
+@pytest.mark.parametrize("make", [Frozen, lambda loss, logits: SimpleNamespace(loss=loss, logits=logits)])
+def test_any_object_with_a_loss(make: Any) -> None:
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = lvit()
+
+        def forward(self, x: Tensor) -> Any:
+            logits = self.body(x)
+            return make(logits.square().mean(), logits)
+
+    model, x = Own(), torch.rand(2, 1, 8, 8)
+    before = model(x).loss
+    with RowEntropy("decrease", gamma=1.0).attach(model) as handle:
+        after = model(x).loss
+        torch.testing.assert_close(after, before + handle.figures()["penalty"])
+
+
+def test_two_regularisers_at_once() -> None:
+    model, x = lvit(), torch.rand(3, 1, 8, 8)
+    first, second = VarianceRegulariser("increase"), CurvatureRegulariser("decrease")
+    alone = []
+    for regulariser in (first, second):
+        with regulariser.attach(model) as handle:
+            model(x)
+            alone.append(handle.penalty())
+    with first.attach(model) as a, second.attach(model) as b:
+        model(x)
+        torch.testing.assert_close(a.penalty(), alone[0])
+        torch.testing.assert_close(b.penalty(), alone[1])
+
+
+@pytest.mark.parametrize("direction", ["increase", "decrease", "to_one"])
+def test_curvature_of_all_edges_is_the_curvature_loss(direction: str) -> None:
+    model, x = lvit().double(), torch.rand(2, 1, 8, 8, dtype=torch.float64)
+    with capture(model) as record:
+        model(x)
+    maps = torch.cat([call.attention().flatten(0, 1) for call in record])
+    if direction == "to_one":
+        from geoattn.curvature.loss import edge_curvature
+
+        expected = 0.7 * (1 - edge_curvature(maps)).square().mean()
+    else:
+        expected = (0.7 if direction == "decrease" else -0.7) * curvature_loss(maps)
+    wanted = gradients(model, expected)
+    with CurvatureRegulariser(direction, 0.7, maps="all", edges="all").attach(model) as handle:
+        model(x)
+        penalty = handle.penalty()
+        torch.testing.assert_close(penalty, expected)
+        for a, b in zip(gradients(model, penalty), wanted, strict=True):
+            torch.testing.assert_close(a, b)
+
+
+def test_the_sample_depends_on_seed_and_step_alone() -> None:
+    model, x = lvit(), torch.rand(6, 1, 8, 8)
+
+    def penalties(seed: int) -> list[float]:
+        torch.manual_seed(seed + 7)  # must not matter
+        with CurvatureRegulariser("increase", maps=4, edges=5, seed=seed).attach(model) as handle:
+            values = []
+            for _ in range(3):
+                model(x)
+                values.append(float(handle.penalty().detach()))
+        return values
+
+    model.eval()
+    assert penalties(0) == penalties(0)
+    assert len({*penalties(0), *penalties(1)}) == 6
+
+
+@pytest.mark.parametrize("direction", ["increase", "decrease"])
+@pytest.mark.parametrize("kind", ["variance", "curvature"])
+def test_training_moves_what_it_says(kind: str, direction: str) -> None:
+    """A few steps on the penalty alone: variance or curvature goes where it should."""
+    model, x = lvit(), torch.rand(8, 1, 8, 8)
+    regulariser: Any = (
+        VarianceRegulariser(direction) if kind == "variance" else CurvatureRegulariser(direction, maps="all")
+    )
+    adam = torch.optim.Adam(model.parameters(), lr=3e-3)
+    seen = []
+    with regulariser.attach(model) as handle:
+        for _ in range(12):
+            model(x)
+            adam.zero_grad()
+            handle.penalty().backward()
+            adam.step()
+            seen.append(handle.figures()[kind])
+    assert (seen[-1] > seen[0]) == (direction == "increase")
+
+
+def test_padding_takes_no_part_in_curvature() -> None:
+    model = bert("sdpa")
+    batch = {k: v for k, v in BATCH.items() if k != "labels"}
+    with CurvatureRegulariser("increase", maps="all", edges="all").attach(model) as handle:
+        model(**batch)
+        edges = handle.figures()["edges"]
+    assert edges == 2 * 2 * (6 * 5 // 2 + 4 * 3 // 2)  # layers, heads, pairs of 6 and of 4 real tokens
+
+
+def test_log_per_layer() -> None:
+    rows: list[tuple[int, dict[str, float]]] = []
+    model = lvit()
+    with VarianceRegulariser("increase").attach(model, log=lambda step, row: rows.append((step, row))) as handle:
+        for _ in range(2):
+            model(torch.rand(2, 1, 8, 8))
+            handle.penalty()
+    assert [step for step, _ in rows] == [0, 1]
+    assert {"penalty", "variance", "variance/transformer.layers.0.0"} <= set(rows[0][1])
+
+
+def test_layers_are_chosen_by_name() -> None:
+    model = lvit()
+    with RowEntropy().attach(model, layers="transformer.layers.1") as handle:
+        model(torch.rand(2, 1, 8, 8))
+        assert [k for k in handle.figures() if "/" in k] == ["entropy/transformer.layers.1.0"]
+
+
+def test_entropy_has_finite_gradients_on_one_hot_rows() -> None:
+    layer = nn.MultiheadAttention(8, 2, batch_first=True)
+    x = (100 * torch.randn(1, 5, 8)).requires_grad_()
+    with RowEntropy("increase").attach(layer) as handle:
+        layer(x, x, x)
+        handle.penalty().backward()
+    assert x.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+@pytest.mark.filterwarnings("ignore:.*isinstance.*LeafSpec.*:FutureWarning")
+def test_compiled_models(backend: str) -> None:
+    torch._dynamo.reset()
+    model, x = lvit(), torch.rand(2, 1, 8, 8)
+    with VarianceRegulariser("increase").attach(model) as handle:
+        expected = model(x).square().mean() + handle.penalty()
+        wanted = gradients(model, expected)
+        compiled = torch.compile(model, backend=backend)
+        for _ in range(2):
+            loss = compiled(x).square().mean() + handle.penalty()
+            torch.testing.assert_close(loss, expected)
+            for a, b in zip(gradients(model, loss), wanted, strict=True):
+                torch.testing.assert_close(a, b)
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: VarianceRegulariser("up"), "direction must be 'increase' or 'decrease'; got 'up'"),
+        (lambda: VarianceRegulariser("decrease", b=0), r"log\(a x \+ b\) is undefined at variance x = 0 for b = 0"),
+        (lambda: VarianceRegulariser("decrease", b=-1.0), "b must be above 0"),
+        (lambda: VarianceRegulariser("increase", a=0), "a must be a finite number above 0; got 0"),
+        (lambda: VarianceRegulariser("increase", a=-2.0), "a must be a finite number above 0"),
+        (lambda: VarianceRegulariser("increase", b=math.nan), "b must be a finite number; got nan"),
+        (lambda: VarianceRegulariser("increase", b=500), "overflows"),
+        (lambda: VarianceRegulariser("increase", gamma=0), "gamma must be a finite number above 0; got 0"),
+        (lambda: VarianceRegulariser("increase", gamma=-0.1), "gamma must be a finite number above 0; got -0.1"),
+        (lambda: VarianceRegulariser("increase", gamma="1"), "gamma must be a finite number above 0; got '1'"),
+        (lambda: RowEntropy("sideways"), "direction"),
+        (lambda: RowEntropy(gamma=0), "gamma"),
+        (lambda: CurvatureRegulariser("flat"), "'increase', 'decrease' or 'to_one'"),
+        (lambda: CurvatureRegulariser(gamma=0), "gamma"),
+        (lambda: CurvatureRegulariser(maps=0), "maps must be 'all' or a whole number"),
+        (lambda: CurvatureRegulariser(edges=0), "edges"),
+        (lambda: CurvatureRegulariser(convention="nonsense"), "nonsense"),
+    ],
+)
+def test_bad_settings(make: Any, message: str) -> None:
+    with pytest.raises(GeoattnError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("regulariser", [VarianceRegulariser(), RowEntropy(), CurvatureRegulariser()])
+def test_a_model_without_attention(regulariser: Any) -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    with regulariser.attach(model) as handle:
+        with pytest.raises(GeoattnError, match="no forward pass"):
+            handle.penalty()
+        model(torch.rand(2, 4))
+        with pytest.raises(GeoattnError, match="no attention ran"):
+            handle.penalty()
+
+
+def test_curvature_needs_self_attention() -> None:
+    layer = nn.MultiheadAttention(8, 2, batch_first=True)
+    with CurvatureRegulariser().attach(layer) as handle:
+        layer(torch.rand(1, 3, 8), *(2 * [torch.rand(1, 5, 8)]))
+        with pytest.raises(GeoattnError, match="curvature needs self-attention"):
+            handle.penalty()
+
+
+def test_a_batch_of_nothing_but_padding() -> None:
+    model = bert("sdpa")
+    batch = {"input_ids": BATCH["input_ids"], "attention_mask": torch.zeros(2, 6, dtype=torch.long)}
+    with VarianceRegulariser().attach(model) as handle:
+        model(**batch)
+        with pytest.raises(GeoattnError, match="padding"):
+            handle.penalty()
