@@ -38,6 +38,18 @@ if TYPE_CHECKING:
     from geoattn.profile.profile import profile as profile
     from geoattn.profile.result import Profile as Profile
     from geoattn.report import plots as plots
+    from geoattn.robustness.accuracy import accuracy_drop as accuracy_drop
+    from geoattn.robustness.adversarial import fgsm as fgsm
+    from geoattn.robustness.association import paired_difference as paired_difference
+    from geoattn.robustness.association import rank_correlation as rank_correlation
+    from geoattn.robustness.bimodality import bimodality as bimodality
+    from geoattn.robustness.forgetting import forgetting as forgetting
+    from geoattn.robustness.paper import image_perturbations as image_perturbations
+    from geoattn.robustness.paper import text_perturbations as text_perturbations
+    from geoattn.robustness.perturb import perturb as perturb
+    from geoattn.robustness.perturb import perturb_dataset as perturb_dataset
+    from geoattn.robustness.robustness import Robustness as Robustness
+    from geoattn.robustness.robustness import robustness as robustness
     from geoattn.spectrum.eigenvalues import spectrum as spectrum
     from geoattn.spectrum.result import Spectrum as Spectrum
     from geoattn.training.adapters import lightning_callback as lightning_callback
@@ -85,6 +97,7 @@ _HOMES = {
     "Record": "geoattn.capture.record",
     "RicciCommunities": "geoattn.curvature.communities",
     "RicciFlow": "geoattn.curvature.flow",
+    "Robustness": "geoattn.robustness.robustness",
     "RowEntropy": "geoattn.training.row_entropy",
     "SinkhornCurvature": "geoattn.curvature.sinkhorn",
     "SoftmaxTemperature": "geoattn.training.baselines",
@@ -92,25 +105,36 @@ _HOMES = {
     "Status": "geoattn.curvature.transport",
     "Trained": "geoattn.training.loop",
     "VarianceRegulariser": "geoattn.training.variance_regulariser",
+    "accuracy_drop": "geoattn.robustness.accuracy",
     "attention_variance": "geoattn.training.variance",
+    "bimodality": "geoattn.robustness.bimodality",
     "capture": "geoattn.capture.session",
     "curvature_bounds": "geoattn.curvature.bounds",
     "curvature_loss": "geoattn.curvature.loss",
     "edge_curvature": "geoattn.curvature.loss",
+    "fgsm": "geoattn.robustness.adversarial",
+    "forgetting": "geoattn.robustness.forgetting",
     "forman_ricci": "geoattn.curvature.forman",
+    "image_perturbations": "geoattn.robustness.paper",
     "lightning_callback": "geoattn.training.adapters",
     "load_llama2c": "geoattn.training.llama2c",
     "load_lvit": "geoattn.training.lvit_file",
     "load_model": "geoattn.training.models",
     "load_tokenizer": "geoattn.training.models",
     "ollivier_ricci": "geoattn.curvature.ollivier",
+    "paired_difference": "geoattn.robustness.association",
+    "perturb": "geoattn.robustness.perturb",
+    "perturb_dataset": "geoattn.robustness.perturb",
     "profile": "geoattn.profile.profile",
+    "rank_correlation": "geoattn.robustness.association",
     "ricci_communities": "geoattn.curvature.communities",
     "ricci_flow": "geoattn.curvature.flow",
+    "robustness": "geoattn.robustness.robustness",
     "save_lvit": "geoattn.training.lvit_file",
     "sinkhorn_ricci": "geoattn.curvature.sinkhorn",
     "spectrum": "geoattn.spectrum.eigenvalues",
     "streamed_variance": "geoattn.training.variance",
+    "text_perturbations": "geoattn.robustness.paper",
     "train": "geoattn.training.loop",
     "trainer_callback": "geoattn.training.adapters",
 }

@@ -108,7 +108,7 @@ def lightning_callback(*regularisers: Any) -> Any:
 
             pl_module.training_step = training_step
 
-        def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+        def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
             """Log the figures of the step."""
             for handle in self.handles:
                 pl_module.log_dict({f"geoattn/{name}": value for name, value in handle.figures().items()})

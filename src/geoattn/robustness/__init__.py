@@ -1,0 +1,1 @@
+"""What perturbed inputs or a second training cost in accuracy, and the statistics to compare such costs."""
