@@ -1,6 +1,7 @@
 # Every target sets up what it needs; stamp files make the second call quick.
 PYTHON ?= python3
-PYTEST_ARGS ?=
+# Tests run on all cores; PYTEST_ARGS="-n 0" for one process.
+PYTEST_ARGS ?= -n auto --dist worksteal
 
 VENV := .venv
 BIN := $(VENV)/bin

@@ -50,6 +50,14 @@ if TYPE_CHECKING:
     from geoattn.robustness.perturb import perturb_dataset as perturb_dataset
     from geoattn.robustness.robustness import Robustness as Robustness
     from geoattn.robustness.robustness import robustness as robustness
+    from geoattn.smoothness.adversarial import adversarial_tokens as adversarial_tokens
+    from geoattn.smoothness.ascent import climb_lipschitz as climb_lipschitz
+    from geoattn.smoothness.attention_map import AttentionMap as AttentionMap
+    from geoattn.smoothness.bounds import LipschitzBounds as LipschitzBounds
+    from geoattn.smoothness.bounds import lipschitz_bounds as lipschitz_bounds
+    from geoattn.smoothness.function import local_lipschitz_of as local_lipschitz_of
+    from geoattn.smoothness.local import local_lipschitz as local_lipschitz
+    from geoattn.smoothness.result import Smoothness as Smoothness
     from geoattn.spectrum.eigenvalues import spectrum as spectrum
     from geoattn.spectrum.result import Spectrum as Spectrum
     from geoattn.training.adapters import lightning_callback as lightning_callback
@@ -77,6 +85,7 @@ if TYPE_CHECKING:
 # Public name -> module: loaded when first used, so that `geoattn --help` does not wait for torch.
 _HOMES = {
     "AttentionDropout": "geoattn.training.baselines",
+    "AttentionMap": "geoattn.smoothness.attention_map",
     "Call": "geoattn.capture.call",
     "CaptureWarning": "geoattn.capture.check",
     "Convention": "geoattn.graph.convention",
@@ -91,6 +100,7 @@ _HOMES = {
     "GeoattnWarning": "geoattn.errors",
     "LViT": "geoattn.training.lvit",
     "LViTConfig": "geoattn.training.lvit",
+    "LipschitzBounds": "geoattn.smoothness.bounds",
     "Monitor": "geoattn.training.monitor",
     "Profile": "geoattn.profile.result",
     "Recipe": "geoattn.training.recipe",
@@ -100,15 +110,18 @@ _HOMES = {
     "Robustness": "geoattn.robustness.robustness",
     "RowEntropy": "geoattn.training.row_entropy",
     "SinkhornCurvature": "geoattn.curvature.sinkhorn",
+    "Smoothness": "geoattn.smoothness.result",
     "SoftmaxTemperature": "geoattn.training.baselines",
     "Spectrum": "geoattn.spectrum.result",
     "Status": "geoattn.curvature.transport",
     "Trained": "geoattn.training.loop",
     "VarianceRegulariser": "geoattn.training.variance_regulariser",
     "accuracy_drop": "geoattn.robustness.accuracy",
+    "adversarial_tokens": "geoattn.smoothness.adversarial",
     "attention_variance": "geoattn.training.variance",
     "bimodality": "geoattn.robustness.bimodality",
     "capture": "geoattn.capture.session",
+    "climb_lipschitz": "geoattn.smoothness.ascent",
     "curvature_bounds": "geoattn.curvature.bounds",
     "curvature_loss": "geoattn.curvature.loss",
     "edge_curvature": "geoattn.curvature.loss",
@@ -117,10 +130,13 @@ _HOMES = {
     "forman_ricci": "geoattn.curvature.forman",
     "image_perturbations": "geoattn.robustness.paper",
     "lightning_callback": "geoattn.training.adapters",
+    "lipschitz_bounds": "geoattn.smoothness.bounds",
     "load_llama2c": "geoattn.training.llama2c",
     "load_lvit": "geoattn.training.lvit_file",
     "load_model": "geoattn.training.models",
     "load_tokenizer": "geoattn.training.models",
+    "local_lipschitz": "geoattn.smoothness.local",
+    "local_lipschitz_of": "geoattn.smoothness.function",
     "ollivier_ricci": "geoattn.curvature.ollivier",
     "paired_difference": "geoattn.robustness.association",
     "perturb": "geoattn.robustness.perturb",

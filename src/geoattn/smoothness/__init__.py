@@ -1,0 +1,1 @@
+"""How much attention can amplify: local Lipschitz constants, bounds, adversarial tokens, mean field, growth."""
