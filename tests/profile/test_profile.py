@@ -264,6 +264,7 @@ class Windowed(nn.Module):
         return functional.scaled_dot_product_attention(x, x, x).reshape(b, 8, d)
 
 
+@pytest.mark.filterwarnings("ignore:attention of 'Windowed'. maps of 4 x 4 in a module with 8 tokens")
 def test_windows_of_a_sample_are_resampled_together() -> None:
     torch.manual_seed(0)
     profile = ga.profile(Windowed(), [torch.randn(6, 8, 4)])

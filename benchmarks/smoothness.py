@@ -1,0 +1,125 @@
+"""Cost of a local Lipschitz constant: against one forward pass of fused attention, and against the dense Jacobian.
+
+    python -m benchmarks smoothness          # everything, to benchmarks/results/smoothness.json
+    python -m benchmarks.smoothness CASE     # one long case in a process of its own, prints JSON
+
+Times are CPU seconds of all threads, as other work on the machine stretches the time on the wall; those of the forward
+pass the best of several, before and after ours. Memory is the peak of a fresh process, PyTorch included.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from geoattn.smoothness.attention_map import AttentionMap
+from geoattn.smoothness.local import local_lipschitz
+from geoattn.smoothness.result import Convergence
+
+TOKENS, WIDTH = 16_384, 64
+# name: (standard deviation of the logits, a common component of all tokens, V random)
+CASES = {
+    "gaussian, logits 2": (2.0, 0.0, False),
+    "gaussian, logits 2, V": (2.0, 0.0, True),
+    "gaussian, logits 0.2": (0.2, 0.0, True),
+    "gaussian, logits 8": (8.0, 0.0, True),
+    "common part, logits 2": (2.0, 1.0, True),
+}
+
+
+def seconds(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def tokens_and_matrices(name: str, n: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    logits, common, with_v = CASES[name]
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(n, WIDTH, generator=g) + common * torch.randn(1, WIDTH, generator=g)
+    a = torch.randn(WIDTH, WIDTH, generator=g)
+    v = torch.randn(WIDTH, WIDTH, generator=g) / WIDTH**0.5
+    return x, a * (logits / float((x[:512] @ a.T @ x[:512].T).std())), v if with_v else None
+
+
+def long(name: str, n: int = TOKENS, repeats: int = 4) -> dict:
+    """One causal head: our time and peak memory, and one forward pass of fused attention on the same tokens."""
+    x, a, v = tokens_and_matrices(name, n)
+    values = x if v is None else x @ v.T
+
+    def forward(dtype: torch.dtype) -> float:
+        q, k, w = (t.to(dtype)[None, None] for t in (x @ a.T, x, values))
+        return min(
+            seconds(lambda: scaled_dot_product_attention(q, k, w, is_causal=True, scale=1.0)) for _ in range(repeats)
+        )
+
+    options = {"causal": True, "search": "float32", "tolerance": 1e-3}
+    single, double, wall = forward(torch.float32), forward(torch.float64), time.perf_counter()
+    start = time.process_time()
+    found = local_lipschitz(x, a, v, **options)
+    ours, wall = time.process_time() - start, time.perf_counter() - wall
+    single, double = min(single, forward(torch.float32)), min(double, forward(torch.float64))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # Linux counts in KiB
+    return {
+        "case": name, "n": n, "width": WIDTH, "causal": True, "starts": 2, "tolerance": 1e-3, "search": "float32",
+        "value": found.value, "relative_residual": found.relative_residual, "agreement": found.agreement,
+        "iterations": found.iterations, "status": Convergence(int(found.status)).name,
+        "seconds": ours, "seconds_on_the_wall": wall, "sdpa_float32_seconds": single, "sdpa_float64_seconds": double,
+        "ratio": ours / single, "ratio_to_float64": ours / double, "peak_gib": peak,
+        "threads": torch.get_num_threads(),
+    }  # fmt: skip
+
+
+def against_dense(n: int = 256, d: int = 16, rounds: int = 3) -> dict:
+    """The spectral norm from the dense autograd Jacobian and its singular values, and ours."""
+    rng = np.random.default_rng(0)
+    x, a = rng.standard_normal((n, d)), rng.standard_normal((d, d)) / 4
+    f = AttentionMap.of(a)
+    tensor = torch.as_tensor(x)
+
+    def dense() -> float:
+        jacobian = torch.func.jacrev(f, chunk_size=128)(tensor).reshape(n * d, n * d)
+        return float(torch.linalg.matrix_norm(jacobian, 2))
+
+    local_lipschitz(x[:8], a)
+    ours = min(seconds(lambda: local_lipschitz(x, a)) for _ in range(rounds))
+    start = time.process_time()
+    reference = dense()
+    theirs = time.process_time() - start
+    ours = min(ours, *(seconds(lambda: local_lipschitz(x, a)) for _ in range(rounds)))
+    value = local_lipschitz(x, a).value
+    return {
+        "n": n, "d": d, "seconds": ours, "dense_seconds": theirs, "ratio": theirs / ours,
+        "relative_difference": abs(value - reference) / reference, "threads": torch.get_num_threads(),
+    }  # fmt: skip
+
+
+def run() -> dict:
+    """Each long case in a fresh process, so that its peak memory is its own."""
+    rows = []
+    for name in CASES:
+        command = [sys.executable, "-m", "benchmarks.smoothness", name]
+        rows.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+        row = rows[-1]
+        print(
+            f"{name:24} {row['seconds']:7.1f} s = {row['ratio']:5.0f} x SDPA, {row['iterations']} steps,"
+            f" residual {row['relative_residual']:.1e}, peak {row['peak_gib']:.2f} GiB",
+            flush=True,
+        )
+    dense = against_dense()
+    print(
+        f"dense Jacobian n=256 d=16: {dense['dense_seconds']:.1f} s / {dense['seconds']:.3f} s = {dense['ratio']:.0f}x"
+    )
+    return {"long": rows, "dense": dense}
+
+
+if __name__ == "__main__":
+    print(json.dumps(long(sys.argv[1])))
