@@ -31,6 +31,14 @@ if TYPE_CHECKING:
     from geoattn.curvature.transport import Status as Status
     from geoattn.data.dataset import Dataset as Dataset
     from geoattn.data.loader import load as load_data  # noqa: F401
+    from geoattn.dynamics.energy import interaction_energy as interaction_energy
+    from geoattn.dynamics.experiments import run_experiment as run_experiment
+    from geoattn.dynamics.optima import energy_optimum as energy_optimum
+    from geoattn.dynamics.phase import phase_diagram as phase_diagram
+    from geoattn.dynamics.simulate import simulate as simulate
+    from geoattn.dynamics.starts import uniform_tokens as uniform_tokens
+    from geoattn.dynamics.stationary import stationary_residual as stationary_residual
+    from geoattn.dynamics.trajectory import Trajectory as Trajectory
     from geoattn.errors import DegenerateCurvatureWarning as DegenerateCurvatureWarning
     from geoattn.errors import GeoattnError as GeoattnError
     from geoattn.errors import GeoattnWarning as GeoattnWarning
@@ -115,6 +123,7 @@ _HOMES = {
     "Spectrum": "geoattn.spectrum.result",
     "Status": "geoattn.curvature.transport",
     "Trained": "geoattn.training.loop",
+    "Trajectory": "geoattn.dynamics.trajectory",
     "VarianceRegulariser": "geoattn.training.variance_regulariser",
     "accuracy_drop": "geoattn.robustness.accuracy",
     "adversarial_tokens": "geoattn.smoothness.adversarial",
@@ -125,10 +134,12 @@ _HOMES = {
     "curvature_bounds": "geoattn.curvature.bounds",
     "curvature_loss": "geoattn.curvature.loss",
     "edge_curvature": "geoattn.curvature.loss",
+    "energy_optimum": "geoattn.dynamics.optima",
     "fgsm": "geoattn.robustness.adversarial",
     "forgetting": "geoattn.robustness.forgetting",
     "forman_ricci": "geoattn.curvature.forman",
     "image_perturbations": "geoattn.robustness.paper",
+    "interaction_energy": "geoattn.dynamics.energy",
     "lightning_callback": "geoattn.training.adapters",
     "lipschitz_bounds": "geoattn.smoothness.bounds",
     "load_llama2c": "geoattn.training.llama2c",
@@ -141,18 +152,23 @@ _HOMES = {
     "paired_difference": "geoattn.robustness.association",
     "perturb": "geoattn.robustness.perturb",
     "perturb_dataset": "geoattn.robustness.perturb",
+    "phase_diagram": "geoattn.dynamics.phase",
     "profile": "geoattn.profile.profile",
     "rank_correlation": "geoattn.robustness.association",
     "ricci_communities": "geoattn.curvature.communities",
     "ricci_flow": "geoattn.curvature.flow",
     "robustness": "geoattn.robustness.robustness",
+    "run_experiment": "geoattn.dynamics.experiments",
     "save_lvit": "geoattn.training.lvit_file",
+    "simulate": "geoattn.dynamics.simulate",
     "sinkhorn_ricci": "geoattn.curvature.sinkhorn",
     "spectrum": "geoattn.spectrum.eigenvalues",
+    "stationary_residual": "geoattn.dynamics.stationary",
     "streamed_variance": "geoattn.training.variance",
     "text_perturbations": "geoattn.robustness.paper",
     "train": "geoattn.training.loop",
     "trainer_callback": "geoattn.training.adapters",
+    "uniform_tokens": "geoattn.dynamics.starts",
 }
 _RENAMED = {"load_data": ("geoattn.data.loader", "load")}  # `load` says little outside its module
 _MODULES = {"plots": "geoattn.report.plots"}

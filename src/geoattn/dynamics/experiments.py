@@ -1,0 +1,112 @@
+"""Experiments with known outcomes, as presets: parameters, what came out, what was expected."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+
+from geoattn.dynamics.inputs import read_choice, read_whole
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Check", "Experiment", "experiment_names", "run_experiment"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One number that an experiment must reproduce: lowest <= found <= highest."""
+
+    what: str
+    found: float | int
+    lowest: float | int
+    highest: float | int
+
+    @property
+    def passed(self) -> bool:
+        """Whether the number is within the bounds; NaN is not."""
+        return self.lowest <= self.found <= self.highest
+
+    @staticmethod
+    def near(what: str, found: float | int, expected: float | int, within: float | int) -> Check:
+        """A number that must be ``expected`` up to ``within``."""
+        return Check(what, found, expected - within, expected + within)
+
+    @staticmethod
+    def least(what: str, found: float | int, lowest: float | int) -> Check:
+        """A number that must be at least ``lowest``."""
+        return Check(what, found, lowest, math.inf)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What ran, with which parameters, what came out, and whether it is what was expected.
+
+    ``tokens`` holds final tokens by name, for pictures; ``table`` columns of numbers, for curves.
+    """
+
+    name: str
+    title: str
+    parameters: dict[str, Any]
+    checks: tuple[Check, ...]
+    tokens: dict[str, Tensor] = field(default_factory=dict)
+    table: dict[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        """Whether every check passed."""
+        return all(check.passed for check in self.checks)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row per check."""
+        import pandas as pd
+
+        rows = [(c.what, c.found, c.lowest, c.highest, c.passed) for c in self.checks]
+        return pd.DataFrame(rows, columns=pd.Index(["what", "found", "lowest", "highest", "passed"]))
+
+
+def _catalogue() -> dict[str, Callable[..., Experiment]]:
+    from geoattn.dynamics import extremal_experiments as extremal
+    from geoattn.dynamics import long_time_experiments as long_time
+
+    return {
+        "one-token": extremal.one_token,
+        "split": extremal.split,
+        "split-picture": extremal.split_picture,
+        "repulsion": extremal.repulsion,
+        "four-tokens": extremal.four_tokens,
+        "density": extremal.density,
+        "negative": extremal.negative,
+        "indefinite": extremal.indefinite,
+        "staircase": long_time.staircase,
+        "causal": long_time.causal,
+        "long-context": long_time.long_context,
+        "metastable": long_time.metastable,
+    }
+
+
+def experiment_names() -> tuple[str, ...]:
+    """The names that `run_experiment` knows.
+
+    >>> experiment_names()[:3]
+    ('one-token', 'split', 'split-picture')
+    """
+    return tuple(_catalogue())
+
+
+def run_experiment(name: Any, *, size: Any = "paper", seed: Any = 42) -> Experiment:
+    """Run a preset at the published parameters (``paper``), or with fewer runs and steps (``small``).
+
+    >>> result = run_experiment("one-token", size="small")
+    >>> result.passed
+    True
+    """
+    catalogue = _catalogue()
+    chosen = catalogue[read_choice("experiment", name, tuple(catalogue))]
+    small = read_choice("size", size, ("paper", "small")) == "small"
+    return chosen(small=small, seed=read_whole("seed", seed, least=0))
