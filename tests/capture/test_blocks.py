@@ -67,15 +67,15 @@ def test_timm_style(x: Tensor, fused: bool, training: bool) -> None:
 
 
 @pytest.mark.parametrize("fused", [True, False])
-def test_masks_of_timm_blocks(x: Tensor, fused: bool) -> None:
+@pytest.mark.parametrize("padding", ["left", "right"])
+def test_masks_of_timm_blocks(x: Tensor, fused: bool, padding: str) -> None:
     model = TimmAttention(fused)
-    mask = torch.ones(3, 1, 7, 7, dtype=torch.bool)
-    mask[1, ..., 5:] = False
+    valid = torch.ones(3, 7, dtype=torch.bool)
+    valid[1, slice(2) if padding == "left" else slice(5, None)] = False
+    mask = valid[:, None, None, :].expand(3, 1, 7, 7)
     with capture(model) as record:
         model(x, attn_mask=mask)
     q, k, _ = model.heads(x)
-    valid = torch.ones(3, 7, dtype=torch.bool)
-    valid[1, 5:] = False
     assert torch.equal(record[0].valid, valid)
     close(record[0].attention(), by_hand(q, k, mask) * valid[:, None, :, None])
 
@@ -192,18 +192,18 @@ def test_multihead_attention_without_batch_and_with_extra_keys(x: Tensor) -> Non
 
 
 @pytest.mark.parametrize("nested", [True, False])
-@pytest.mark.parametrize("padded", [True, False])
-def test_transformer_encoder_without_gradients(x: Tensor, nested: bool, padded: bool) -> None:
+@pytest.mark.parametrize("padding", ["none", "left", "right"])
+def test_transformer_encoder_without_gradients(x: Tensor, nested: bool, padding: str) -> None:
     """Where torch takes its fused path, which shows no attention, the open capture keeps it from doing so."""
     layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 32, batch_first=True)
     model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=nested).eval()
     mask = torch.zeros(3, 7, dtype=torch.bool)
-    if padded:
-        mask[1, 4:] = True
+    if padding != "none":
+        mask[1, slice(2) if padding == "left" else slice(4, None)] = True
     with torch.no_grad():
         expected = model(x)
         with capture(model) as record:
-            actual = model(x, src_key_padding_mask=mask if padded else None)
+            actual = model(x, src_key_padding_mask=mask if padding != "none" else None)
             plain = model(x)
     torch.testing.assert_close(plain, expected, atol=1e-5, rtol=0)
     assert actual.shape == expected.shape

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from geoattn.capture import capture
 from tests.capture.blocks import HEADS, WIDTH, EinsumAttention, Stack, TimmAttention, VitPytorchAttention
+from tests.capture.forms import FORMS, B, N, Written
+from tests.capture.forms import WIDTH as FORMS_WIDTH
 
 # dynamo itself looks at .grad of the inputs of a graph
 pytestmark = [
@@ -79,6 +81,21 @@ def test_one_graph_for_all_steps(make: Callable[[], nn.Module], inputs: bool) ->
         torch.testing.assert_close(call.attention(), eager.attention(), atol=1e-6, rtol=0)
     if inputs:
         torch.testing.assert_close(steps[0].tokens, model.blocks[0].norm1(x))
+
+
+@pytest.mark.parametrize("form", ["values first", "ellipsis", "set transformer", "heads outside"])
+def test_other_ways_to_write_attention(form: str) -> None:
+    model, graphs = Written(FORMS[form]), Graphs()
+    x = torch.randn(B, N, FORMS_WIDTH)
+    with capture(model) as expected:
+        model(x)
+    compiled = torch.compile(model, backend=graphs, fullgraph=True)
+    with capture(model) as record:
+        for _ in range(3):
+            compiled(x)
+    assert graphs.count == 1
+    assert len(record) == 3
+    torch.testing.assert_close(record[2].attention(), expected[0].attention(), atol=1e-6, rtol=0)
 
 
 def test_steps_without_anything_between_them() -> None:

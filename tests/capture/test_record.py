@@ -9,7 +9,6 @@ from torch.nn import functional
 from torch.overrides import _get_current_function_mode_stack
 
 from geoattn.capture import capture
-from geoattn.capture.refusals import refuse_model
 from geoattn.errors import GeoattnError
 from tests.capture.blocks import HEADS, WIDTH, Stack, TimmAttention, VitPytorchAttention
 from tests.capture.zoo import ARCHITECTURES
@@ -122,51 +121,6 @@ def test_entered_twice(model: Stack, x: Tensor) -> None:
     with pytest.raises(GeoattnError, match="was entered before"), block:
         pass
     assert not hooks(model)
-
-
-def test_what_is_no_model() -> None:
-    with pytest.raises(GeoattnError, match=r"needs a torch.nn.Module; got function"):
-        refuse_model(lambda x: x)
-
-
-def test_what_is_refused(model: Stack) -> None:
-    with pytest.raises(GeoattnError, match=r"nn.DataParallel \(at '0'\) runs the model in threads"):
-        capture(nn.Sequential(nn.DataParallel(model)))
-    bert = ARCHITECTURES["bert"].build("sdpa")
-    bert.config._attn_implementation = "flex_attention"
-    with pytest.raises(GeoattnError, match=r"'flex_attention' shows neither .*set_attn_implementation"):
-        capture(bert)
-
-
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
-def test_scripted_models_are_refused() -> None:
-    with pytest.raises(GeoattnError, match="TorchScript"):
-        capture(torch.jit.script(nn.Linear(2, 2)))
-
-
-@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
-def test_kernels_that_show_nothing_are_refused(x: Tensor) -> None:
-    from torch.nn.attention.flex_attention import flex_attention
-
-    class Flex(nn.Module):
-        def forward(self, q: Tensor) -> Tensor:
-            return flex_attention(q, q, q)
-
-    model = Flex()
-    with pytest.raises(GeoattnError, match="'Flex' uses the kernel flex_attention"), capture(model):
-        model(torch.randn(1, 1, 16, 16))
-
-
-@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-def test_nested_tensors_are_refused() -> None:
-    class Bare(nn.Module):
-        def forward(self, q: Tensor) -> Tensor:
-            return functional.scaled_dot_product_attention(q, q, q)
-
-    q = torch.nested.nested_tensor([torch.randn(3, 2, 4), torch.randn(5, 2, 4)], layout=torch.jagged).transpose(1, 2)
-    model = Bare()
-    with pytest.raises(GeoattnError, match="nested tensors"), capture(model):
-        model(q)
 
 
 def test_nothing_stays_behind(model: Stack, x: Tensor) -> None:

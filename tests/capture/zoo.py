@@ -70,17 +70,20 @@ class Architecture:
 
     @property
     def paddings(self) -> list[str]:
-        return ["none"] if self.food in ("image", "speech") else ["none", "left", "right"]
+        return ["none"] if self.food == "image" else ["none", "left", "right"]
 
     def batch(self, padding: str) -> dict[str, torch.Tensor]:
         generator = torch.Generator().manual_seed(1)
         if self.food == "image":
             return {"pixel_values": torch.randn(BATCH, 3, 8, 8, generator=generator)}
+        decoder = {
+            "decoder_input_ids": torch.randint(3, 50, (BATCH, 5), generator=generator),
+            "decoder_attention_mask": torch.ones(BATCH, 5, dtype=torch.long),
+        }
+        if padding != "none":
+            decoder["decoder_attention_mask"][0, slice(2) if padding == "left" else slice(-2, None)] = 0
         if self.food == "speech":
-            return {
-                "input_features": torch.randn(BATCH, 8, 2 * LENGTH, generator=generator),
-                "decoder_input_ids": torch.randint(3, 50, (BATCH, 5), generator=generator),
-            }
+            return {"input_features": torch.randn(BATCH, 8, 2 * LENGTH, generator=generator), **decoder}
         ids = torch.randint(3, 50, (BATCH, LENGTH), generator=generator)
         mask = torch.ones(BATCH, LENGTH, dtype=torch.long)
         if padding == "left":
@@ -89,13 +92,7 @@ class Architecture:
             mask[1, -PADDED:] = 0
         batch = {"input_ids": ids.masked_fill(mask == 0, 0), "attention_mask": mask}
         if self.food == "seq2seq":
-            decoder_mask = torch.ones(BATCH, 5, dtype=torch.long)
-            if padding == "left":
-                decoder_mask[0, :2] = 0
-            elif padding == "right":
-                decoder_mask[0, -2:] = 0
-            batch["decoder_input_ids"] = torch.randint(3, 50, (BATCH, 5), generator=generator)
-            batch["decoder_attention_mask"] = decoder_mask
+            batch |= decoder
         return batch
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from geoattn.capture.kept import Kept, storage_bytes
 from geoattn.capture.layout import Selector, pick
-from geoattn.capture.padding import keys_of_mask, real_tokens
+from geoattn.capture.padding import real_tokens
 from geoattn.errors import GeoattnError
 
 __all__ = ["Call", "Probe"]
@@ -99,11 +99,7 @@ class Call:
         if self.kind == "cross" and kept.query_mask is not None:
             kept.require(self.name, "query_mask")
             return real_tokens(kept.query_mask)
-        device = self.valid_keys.device
-        if kept.partner is not None:
-            kept.require(self.name, "partner")
-            return keys_of_mask(kept.partner, b, n, n).to(device)
-        return torch.ones(b, n, dtype=torch.bool, device=device)
+        return torch.ones(b, n, dtype=torch.bool, device=self.valid_keys.device)
 
     @cached_property
     def valid_keys(self) -> Bool[Tensor, "b m"]:

@@ -70,9 +70,9 @@ def check_call(call: Any) -> CaptureCheck:
 
 
 def _blocks(call: Any) -> tuple[str, ...]:
-    """Attention inside of blocks that the module itself cuts: what is a sample and a head is a guess."""
+    """Attention inside of overlapping blocks that the module itself cuts: what is a sample and a head is a guess."""
     (n, m), length = call.shape[2:], call.kept.length
-    if call.kind == "cross" or length is None or n >= length or m == length:
+    if call.kind == "cross" or length is None or n >= length or m in (n, length):
         return ()
     return (f"maps of {n} x {m} in a module with {length} tokens: blocks, which count as samples or as heads",)
 

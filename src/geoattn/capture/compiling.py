@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeVar, no_type_check
 
-__all__ = ["plain_python", "runs_compiled_graph"]
+__all__ = ["plain_python", "runs_compiled_graph", "runs_compiled_kernel"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,4 +47,16 @@ def runs_compiled_graph(depth: int) -> bool:
         if above.f_code.co_filename.endswith("eval_frame.py"):
             return True
         above = above.f_back
+    return False
+
+
+@no_type_check
+def runs_compiled_kernel() -> bool:
+    """True in code that Inductor or AOTAutograd made: it calls the kernels of functions that were seen before."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if "_inductor" in name or "_aot_autograd" in name or name.startswith("<eval_with_key>"):
+            return True
+        frame = frame.f_back
     return False

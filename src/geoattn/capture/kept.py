@@ -18,7 +18,7 @@ __all__ = ["Kept", "storage_bytes", "versions"]
 
 
 _NONE = Mask()
-_OTHERS = ("mask", "partner", "key_mask", "query_mask", "value", "tokens", "source")
+_OTHERS = ("mask", "key_mask", "query_mask", "value", "tokens", "source")
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,12 +27,12 @@ class Kept:
 
     Either ``weights`` (batch, heads, n, m), or ``query`` (batch, heads, n, d) and ``key`` (batch, groups, m,
     d) with ``scale``, both rounded to ``cast`` (autocast) first. ``mask`` is the call's own, known when
-    ``fused``, ``partner`` that of the last self-attention of the same queries. ``key_mask`` (batch, m) and
-    ``query_mask`` (batch, n) are 2-D masks of the model, non-zero for real tokens. ``peaks`` (batch, heads, m) are
-    the highest scores of each key. ``value``, ``tokens`` and ``source`` are kept when asked for. ``appended``:
-    keys beyond the n-th follow the queries instead of preceding them. ``length`` and ``whole`` as in `Context`.
-    ``versions`` and ``others`` tell later whether something changed the tensors in place; ``changed`` names what
-    was changed before it could be read.
+    ``fused``. ``key_mask`` (batch, m) and ``query_mask`` (batch, n) are 2-D masks of the model, or what the
+    self-attention before a cross-attention knows of the same queries, non-zero for real tokens. ``peaks`` (batch,
+    heads, m) are the highest scores of each key. ``value``, ``tokens`` and ``source`` are kept when asked for.
+    ``appended``: keys beyond the n-th follow the queries instead of preceding them. ``length`` and ``whole`` as in
+    `Context`. ``versions`` and ``others`` tell later whether something changed the tensors in place; ``changed``
+    names what was changed before it could be read.
     """
 
     query: Any = None
@@ -42,7 +42,6 @@ class Kept:
     weights: Any = None
     fused: bool = False
     mask: Mask = _NONE
-    partner: Mask | None = None
     key_mask: Any = None
     query_mask: Any = None
     peaks: Any = None
@@ -121,18 +120,21 @@ class Kept:
                 " the forward pass with capture(model, reduce=...)."
             )
 
-    def with_masks(self, change: Callable[[Mask], Mask]) -> "Kept":
-        """The same with other masks, unless they were changed in place."""
-        if self.others.get("mask") != self._version("mask") or self.others.get("partner") != self._version("partner"):
+    def with_mask(self, change: Callable[[Mask], Mask]) -> "Kept":
+        """The same with the mask written in another way, unless something changed it in place."""
+        if self.mask.entries is None or self.others["mask"] != self._version("mask"):
             return self
-        partner = None if self.partner is None else change(self.partner)
-        kept = replace(self, mask=change(self.mask), partner=partner)
-        return replace(kept, others=self.others | {part: kept._version(part) for part in ("mask", "partner")})
+        kept = replace(self, mask=change(self.mask))
+        return replace(kept, others=self.others | {"mask": kept._version("mask")})
+
+    @property
+    def partner(self) -> None:
+        """Nothing: what another call knows of the queries is in ``query_mask``."""
 
     def tensors(self) -> list[Tensor]:
         """All tensors that this record keeps alive."""
         parts = [getattr(self, part.name) for part in fields(self)]
-        parts += [mask.entries for mask in (self.mask, self.partner) if mask is not None]
+        parts.append(self.mask.entries)
         return [part for part in parts if isinstance(part, Tensor)]
 
     def any_part(self) -> Tensor:

@@ -20,12 +20,13 @@ Selector = int | slice | Sequence[int] | Tensor | None
 class Lead(NamedTuple):
     """How to read the axes in front of (n, d) or (n, m): ``batch`` samples of ``heads`` heads.
 
-    ``head_first``: the heads are the outer axis, or the outer part of it.
+    ``head_first``: the heads are the outer axis, or the outer part of it. ``axis``: they are this one of many axes.
     """
 
     batch: int
     heads: int
     head_first: bool = False
+    axis: int | None = None
 
 
 def lead_axes(
@@ -36,17 +37,19 @@ def lead_axes(
     Two axes are (batch, heads), unless the known numbers say the reverse. One axis is batch * heads: as ``merge``
     (heads, whether they are outer) says, else by the number of heads that the module names or by the batch of
     its tokens; the batch of a single head when they say so, or nothing is known. With three or more, the last
-    axes that make up the known number of heads are heads (the last one when it is not known), and all before
-    them are batch: windows are samples.
+    axes that make up the known number of heads are heads, else the one axis that has it (the last one when it is
+    not known), and all others are batch: windows are samples.
 
     Examples
     --------
     >>> [tuple(lead_axes(*given)) for given in (((8, 12), None, None), ((96,), 12, 8), ((96,), None, 8))]
-    [(8, 12, False), (8, 12, False), (8, 12, False)]
+    [(8, 12, False, None), (8, 12, False, None), (8, 12, False, None)]
     >>> tuple(lead_axes((8, 4, 3), 12, 8)), tuple(lead_axes((12, 8), 12, 8)), tuple(lead_axes((96,), 12, 8, (12, True)))
-    ((8, 12, False), (8, 12, True), (8, 12, True))
+    ((8, 12, False, None), (8, 12, True, None), (8, 12, True, None))
+    >>> tuple(lead_axes((8, 12, 3), 12, 8))  # batch, heads, windows
+    (24, 12, False, 1)
     >>> tuple(lead_axes((8,), 12, 8))  # a single head, whatever the module says
-    (8, 1, False)
+    (8, 1, False, None)
     """
     if len(lead) == 2:
         if heads != batch and lead == (heads, batch):
@@ -68,6 +71,8 @@ def lead_axes(
         count *= size
         if count == heads:
             return Lead(total // count, count)
+    if heads in lead[1:]:
+        return Lead(total // heads, heads, axis=lead.index(heads, 1))
     return Lead(total // lead[-1], lead[-1])
 
 
@@ -82,6 +87,8 @@ def to_four(x: Tensor, lead: Lead) -> Tensor:
     count = x.shape[:-2].numel()
     if count % lead.batch:
         raise GeoattnError(f"cannot read shape {tuple(x.shape)} as a batch of {lead.batch} with {lead.heads} heads.")
+    if lead.axis is not None:
+        x = x.movedim(lead.axis, -3)
     if lead.head_first:
         return x.reshape(count // lead.batch, lead.batch, r, c).transpose(0, 1)
     return x.reshape(lead.batch, count // lead.batch, r, c)

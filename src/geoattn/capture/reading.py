@@ -16,6 +16,7 @@ from geoattn.capture.layout import Lead, broadcast_lead, lead_axes, spread_mask,
 from geoattn.capture.maps import Mask
 from geoattn.capture.padding import is_token_mask
 from geoattn.capture.sightings import Sighting
+from geoattn.errors import GeoattnError
 
 __all__ = ["read_sighting", "reads_a_cache", "versions_of"]
 
@@ -42,6 +43,12 @@ def read_sighting(
     if sighting.grouped and len(axes) == 1:
         lead = Lead(1, axes[0])
     b, h = lead.batch, lead.heads
+    query_mask = _fitting(context.query_mask, b, n)
+    if context.kind == "cross" and query_mask is None:
+        try:
+            query_mask = _known_queries(context, before, b, n)
+        except GeoattnError:
+            changed |= {"query_mask"}
     kept = Kept.of(
         changed,
         query=_four(query, lead),
@@ -52,9 +59,8 @@ def read_sighting(
         scale=_scale(sighting),
         cast=sighting.cast if sighting.weights is None and query.dtype != torch.float64 else None,
         mask=_mask(sighting, axes, lead),
-        partner=_partner(context, before, b, n),
         key_mask=_fitting(context.key_mask, b, m),
-        query_mask=_fitting(context.query_mask, b, n),
+        query_mask=query_mask,
         peaks=_peaks(sighting.peaks, lead, m),
         tokens=context.tokens,
         source=context.source,
@@ -121,14 +127,14 @@ def _peaks(peaks: Any, lead: Lead, m: int) -> Any:
     return to_four(peaks.unsqueeze(-2), lead)[:, :, 0]
 
 
-def _partner(context: Context, before: Call | None, batch: int, n: int) -> Mask | None:
-    """The mask of the self-attention before, when it stands in the same decoder and has the same queries."""
-    if context.kind != "cross" or before is None or before.kept is None or before.kept.key_mask is not None:
+def _known_queries(context: Context, before: Call | None, batch: int, n: int) -> Tensor | None:
+    """What the self-attention before knows of the queries, when it stands in the same decoder and has as many."""
+    if before is None or before.kept is None or (before.shape[0], before.shape[2]) != (batch, n):
         return None
     near = context.name.rsplit(".", 2)[0]  # the layer, or what holds the layers
     if before.name == context.name or not before.name.startswith(near + "."):
         return None
-    return before.kept.mask if (before.shape[0], *before.shape[2:]) == (batch, n, n) else None
+    return before.valid
 
 
 def _fitting(mask: Any, batch: int, length: int) -> Tensor | None:

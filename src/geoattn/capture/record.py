@@ -105,9 +105,8 @@ class Record(Sequence):  # not Sequence[Call]: type checkers at run time would r
         self._last_self = None
         small: dict[Any, Mask] = {}
         for i, call in enumerate(self._calls):
-            kept = call.kept
-            if kept is not None and (kept.mask.entries is not None or kept.partner is not None):
-                self._calls[i] = replace(call, kept=kept.with_masks(lambda mask: _shared(mask, small)))
+            if call.kept is not None and call.kept.mask.entries is not None:
+                self._calls[i] = replace(call, kept=call.kept.with_mask(lambda mask: _shared(mask, small)))
 
     def _receive(self, sighting: Sighting | str | GeoattnError) -> None:
         """A call has been seen. It is read when somebody asks for it, unless that would be too late."""

@@ -15,7 +15,7 @@ from geoattn.errors import GeoattnError
 __all__ = ["KERNELS", "kernel_complaint", "refuse_model", "refuse_reentrant", "refuse_tensor"]
 
 KERNELS = (HigherOrderOperator, OpOverload, OpOverloadPacket)
-_ATTENTION = ("attention", "attn", "fmha")  # in the names of kernels
+_ATTENTION = ("attn", "fmha", "flash")  # words in the names of kernels
 _HIDDEN = ("flash", "flex", "paged", "kernels-community")
 
 
@@ -70,7 +70,8 @@ def refuse_tensor(x: Any, name: str) -> None:
 def kernel_complaint(func: Any, name: str) -> str | None:
     """What to say of a kernel that the mode sees but that does not show which weights it used."""
     title = str(func)
-    if any(word in title.lower() for word in _ATTENTION):
+    words = title.lower().replace(".", "_").split("_")
+    if "attention" in title.lower() or any(word in words for word in _ATTENTION):
         return (
             f"{name!r} uses the kernel {title}, which does not show its masks; use"
             " scaled_dot_product_attention for the capture (Hugging Face: model.set_attn_implementation('sdpa'))."

@@ -40,7 +40,9 @@ def capture(
 
     A capture may stay open over many steps: with torch.compile it must, as each capture entered anew compiles
     anew; ``record.clear()`` forgets the steps so far. Non-reentrant checkpointing works. Refused with the
-    reason: reentrant checkpointing, nn.DataParallel, TorchScript, flash and flex kernels called directly.
+    reason: reentrant checkpointing, nn.DataParallel, two threads at once, torch.vmap, TorchScript, nested tensors,
+    flash and flex kernels called directly. Not seen: weights that are made without a softmax, or summed up without
+    a product.
 
     Examples
     --------

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.nn.attention.bias import CausalBias, CausalVariant
 
+from geoattn.capture.compiling import runs_compiled_kernel
 from geoattn.capture.context import Context, describe
 from geoattn.capture.frames import Frame, in_backward
 from geoattn.capture.merges import note_merge, split_merge
@@ -143,7 +144,7 @@ class Sightings:
         """A kernel ran that is no function of torch: refused, once outside of compiled code, if it is attention."""
         frame = self.frames[-1]
         complaint = kernel_complaint(func, frame.name) if frame.chosen else None
-        if complaint is not None:
+        if complaint is not None and (torch.compiler.is_compiling() or not runs_compiled_kernel()):
             self.last = Letter(GeoattnError(complaint), self.last)
             if not torch.compiler.is_compiling():
                 self.deliver()
