@@ -30,7 +30,9 @@ class Finding:
     """A claim of a paper and what came out: the mean difference with a 95 % interval over ``trials`` pairs.
 
     ``verdict`` is ``replicated`` (the interval lies on the claimed side of 0), ``contradicted`` (on the other side) or
-    ``not replicated`` (it contains 0, or there are too few trials for one).
+    ``not replicated`` (it contains 0, or there are too few trials for one). ``convention`` names the preset under which
+    curvature was measured, where the claim is about curvature: a claim whose verdicts differ between presets depends on
+    the convention. ``measure`` says in words what the difference is a difference of.
     """
 
     claim: str
@@ -40,6 +42,8 @@ class Finding:
     high: float
     trials: int
     verdict: Literal["replicated", "not replicated", "contradicted"]
+    convention: str | None = None
+    measure: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,8 @@ class Study:
     """A study. ``trial`` names the trial function as ``module:function``; raise ``version`` when its results change.
 
     ``sizes`` maps smoke, small and paper to lists of configurations, ``table`` makes a data frame of (configuration,
-    result) pairs, ``figure`` a matplotlib figure and ``verdict`` the findings.
+    result) pairs, ``figure`` a matplotlib figure and ``verdict`` the findings. ``paper`` (ricci, smoothness or mean-field),
+    ``place`` (where the paper makes the claim) and ``how`` (a sentence: how it was tested) go to the claims ledger.
     """
 
     name: str
@@ -57,6 +62,9 @@ class Study:
     table: Callable[[list[tuple[dict[str, Any], Any]]], Any]
     figure: Callable[[list[tuple[dict[str, Any], Any]]], Any]
     verdict: Callable[[list[tuple[dict[str, Any], Any]]], list[Finding]]
+    paper: str = ""
+    place: str = ""
+    how: str = ""
 
     def configs(self, size: str) -> list[dict[str, Any]]:
         """The trials of a size."""
@@ -121,12 +129,12 @@ def interval(values: Float[np.ndarray, " k"]) -> tuple[float, float, float]:
     return mean, mean - half, mean + half
 
 
-def judge(claim: str, data: str, differences: Any) -> Finding:
+def judge(claim: str, data: str, differences: Any, *, convention: str | None = None, measure: str = "") -> Finding:
     """The finding for a claim that the differences, one per seed, are above 0."""
     values = np.asarray(differences, dtype=np.float64)
     mean, low, high = interval(values)
     verdict = "replicated" if low > 0 else "contradicted" if high < 0 else "not replicated"
-    return Finding(claim, data, mean, low, high, len(values), verdict)
+    return Finding(claim, data, mean, low, high, len(values), verdict, convention, measure)
 
 
 def as_plain(finding: Finding) -> dict[str, Any]:
