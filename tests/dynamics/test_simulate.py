@@ -192,6 +192,8 @@ def test_save_and_load(tmp_path):
     torch.testing.assert_close(back.tokens, run.tokens)
     assert back.radius is not None
     assert repr(back) == repr(run)
+    assert back.settings == run.settings
+    assert back.settings["beta"] == 1.0
     (tmp_path / "junk.npz").write_bytes(b"junk")
     with pytest.raises(GeoattnError, match="not a trajectory"):
         Trajectory.load(tmp_path / "junk.npz")

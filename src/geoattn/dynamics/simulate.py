@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -157,10 +158,12 @@ def simulate(
         read_whole("most_steps", most_steps, least=1), noise,
         torch.Generator(x.device).manual_seed(read_whole("seed", seed, least=0)), record, progress,
     )  # fmt: skip
+    given = {"beta": beta, "D": D, "V": V}
     status = "end" if not open_ended else "stationary" if bool(calm.all()) else "time limit"
     about = {
-        "n": n, "d": d, "flow": settings.flow, "method": method, "norm": norm, "causal": settings.causal,
-        "noise": noise, "shift": settings.shift, "step": None if method == "adaptive" else h, "until": until,
+        "n": n, "d": d, **{name: _in_words(value) for name, value in given.items()}, "flow": settings.flow,
+        "method": method, "norm": norm, "causal": settings.causal, "noise": noise, "shift": settings.shift,
+        "step": None if method == "adaptive" else h, "until": "stationary" if open_ended else end,
         "tolerance": tolerance if method == "adaptive" else None, "engine": engine, "dtype": str(x.dtype), **VERSIONS,
     }  # fmt: skip
     return record.trajectory(
@@ -280,6 +283,16 @@ def _into_span(x: Float[Tensor, "b n d"]) -> tuple[Float[Tensor, "b n k"], Float
     """Coordinates in an orthonormal basis of a space that holds the tokens."""
     basis = torch.linalg.qr(x.mT).Q.mT
     return to_sphere(x @ basis.mT), basis
+
+
+def _in_words(value: Any) -> Any:
+    """A setting as something that can be written down: numbers and small arrays as they are."""
+    if value is None:
+        return None
+    if callable(value):
+        return "function of time"
+    array = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value, dtype=float)
+    return array.tolist() if array.size <= 256 else f"array of shape {array.shape}"
 
 
 def _read_observables(observe: Any) -> dict[str, Callable[[Tensor], Any]]:

@@ -21,7 +21,10 @@ from geoattn.runs.store import Status, Store
 __all__ = ["STUDIES", "Finding", "Study", "as_plain", "find_study", "interval", "judge", "run_study"]
 
 #: Studies by name, and the module of each; its ``STUDY`` is loaded when asked for.
-STUDIES = {"table1": "geoattn.studies.table1"}
+STUDIES = {
+    "phase-diagram": "geoattn.studies.phase_diagram",
+    "table1": "geoattn.studies.table1",
+}
 SIZES = ("smoke", "small", "paper")
 
 
