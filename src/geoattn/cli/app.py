@@ -15,6 +15,7 @@ from geoattn.cli.curvature import curvature
 from geoattn.cli.doctor import doctor
 from geoattn.cli.printable import printable
 from geoattn.cli.report import report
+from geoattn.cli.simulate import simulate
 from geoattn.cli.study import study
 from geoattn.cli.train import train
 from geoattn.errors import GeoattnError
@@ -98,6 +99,7 @@ app = typer.Typer(
 )
 app.command(rich_help_panel="Measure")(report)
 app.command(rich_help_panel="Measure")(curvature)
+app.command(rich_help_panel="Measure")(simulate)
 app.command(rich_help_panel="Train and test")(train)
 app.command(rich_help_panel="Train and test")(study)
 app.command(rich_help_panel="About")(cite)

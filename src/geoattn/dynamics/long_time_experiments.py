@@ -1,4 +1,4 @@
-"""What happens after a long time or in a long context: staircase, causal collapse, merging, metastable clusters."""
+"""What happens after a long time or in a long context: phase diagram, staircase, collapse, merging, metastability."""
 
 from __future__ import annotations
 
@@ -12,11 +12,32 @@ from geoattn.dynamics.clusters import cluster_count
 from geoattn.dynamics.drift import attend
 from geoattn.dynamics.experiments import Check, Experiment
 from geoattn.dynamics.interaction import read_interaction
+from geoattn.dynamics.phase import phase_diagram
 from geoattn.dynamics.simulate import simulate
 from geoattn.dynamics.staircase import energy_staircase
 from geoattn.dynamics.starts import equiangular_tokens, uniform_tokens
 
-__all__ = ["causal", "long_context", "metastable", "staircase"]
+__all__ = ["causal", "long_context", "metastable", "phase", "staircase"]
+
+
+def phase(*, small: bool, seed: int) -> Experiment:
+    """Time at which half of the pairs of 32 uniform tokens are together, against beta: in high dimension the theory."""
+    if small:
+        diagram = phase_diagram([0.5, 3.5, 5.0], [512], runs=8, until=12.0, seed=seed)
+    else:
+        diagram = phase_diagram(seed=seed)
+    table = diagram.to_pandas()
+    high, excess = diagram.dims.tolist().index(512), diagram.excess()
+    moderate = diagram.betas <= 5
+    worst = float(np.abs(excess[high, moderate]).max())
+    checks = (Check("d = 512, beta <= 5: largest relative distance from the curve", worst, 0.0, 0.02),)
+    above = [(b, e) for b, e in zip(diagram.betas[~moderate], excess[high, ~moderate], strict=True) if np.isfinite(e)]
+    late = ", ".join(f"{100 * e:+.1f} % at {b:.2f}" for b, e in above)
+    notes = (
+        (f"beyond beta = 5, d = 512, against the curve: {late}; not together by t = 30 above that.",) if late else ()
+    )
+    columns = {name: table[name].to_numpy() for name in table.columns}
+    return Experiment("phase-diagram", phase.__doc__ or "", diagram.settings, checks, table=columns, notes=notes)
 
 
 def staircase(*, small: bool, seed: int) -> Experiment:

@@ -34,7 +34,8 @@ def trial(config: dict[str, Any]) -> dict[str, Any]:
     return {
         "time": round(level, 9) if np.isfinite(level) else None,
         "spread": round(spread, 9) if np.isfinite(spread) else None,
-        "curve": round(float(diagram.curve[0]), 9), "until": round(until, 9), "share": [round(float(s), 4) for s in share],
+        "curve": round(float(diagram.curve[0]), 9), "until": round(until, 9),
+        "share": [round(float(s), 4) for s in share],
     }  # fmt: skip
 
 
@@ -111,7 +112,7 @@ def _figure(pairs: list[tuple[dict[str, Any], Any]]) -> Any:
     rows = -(-len(dims) // columns)
     figure = Figure(figsize=(3.4 * columns + 0.8, 2.7 * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-    image = None
+    image: Any = None
     for ax, d in zip(axes.ravel(), dims, strict=False):
         own = sorted(((c["beta"], r) for c, r in pairs if c["d"] == d), key=lambda item: item[0])
         betas = [beta for beta, _ in own]
