@@ -1,0 +1,58 @@
+"""Distributions of curvature in one panel, with the distance to one beside each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from geoattn.studies.cells import Pairs, mean_and_half, values
+from geoattn.studies.layer_curvature import BINS
+
+__all__ = ["COLOURS", "NUMBERS", "SHORT", "draw_distribution", "grid_of_panels", "pooled_histogram"]
+
+#: The colours of the paper.
+COLOURS = {"vit-b16": "tab:blue", "deit-b16": "tab:green", "bert-tiny": "tab:purple", "electra-small": "tab:orange"}
+SHORT = {"vit-b16": "ViT", "deit-b16": "DeiT", "bert-tiny": "BERT-Tiny", "electra-small": "ELECTRA"}
+
+#: What the legends say, for the title of a figure.
+NUMBERS = "height on a square-root scale; numbers: distance to one (zeros and outliers left out)"
+
+
+def pooled_histogram(pairs: Pairs, layer: str, convention: str) -> np.ndarray:
+    """Counts over all trials, by `BINS`."""
+    return np.sum([result["curvature"][layer][convention]["histogram"] for _, result in pairs], axis=0)
+
+
+def draw_distribution(
+    ax: Any, pairs: Pairs, layer: str, convention: str, *, label: str, colour: Any, dashed: bool = False
+) -> None:
+    """One density over all trials; the legend has the distance to one, and the same without zeros and outliers."""
+    counts = pooled_histogram(pairs, layer, convention)
+    density = counts / counts.sum() / np.diff(BINS)
+    found = [
+        mean_and_half(values(pairs, lambda r, p=p: r["curvature"][layer][convention][f"{p}distance_to_one"]))[0]
+        for p in ("", "trimmed_")
+    ]
+    text = f"{label} {found[0]:.3f} ({found[1]:.3f})"
+    # A spike that fills one bin would flatten all others: the height is on a square-root scale.
+    ax.stairs(np.sqrt(density), BINS, color=colour, label=text, ls="--" if dashed else "-", lw=1.4, fill=False)
+    ax.set_yticks([])
+
+
+def grid_of_panels(rows: list[str], columns: list[str], note: str) -> tuple[Any, Any]:
+    """A figure with (rows, columns) axes, names of conventions on the left, of data on top."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(2.6 * len(columns) + 0.6, 1.9 * len(rows) + 0.7), layout="constrained")
+    axes = figure.subplots(len(rows), len(columns), squeeze=False)
+    for ax, name in zip(axes[:, 0], rows, strict=True):
+        ax.set_ylabel(name)
+    for ax, name in zip(axes[0], columns, strict=True):
+        ax.set_title(name, fontsize=9)
+    for ax in axes[-1]:
+        ax.set_xlabel("curvature", fontsize=8)
+    for ax in axes.ravel():
+        ax.tick_params(labelsize=7)
+    figure.suptitle(note, fontsize=8)
+    return figure, axes

@@ -1,0 +1,111 @@
+"""Figure 14 of the Ricci paper: curvature of models that were trained with masked attention edges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from geoattn.studies.cells import Pairs, by, judge_association, judge_with_trimmed, matched, mean_and_half
+from geoattn.studies.distribution_panel import NUMBERS, draw_distribution, grid_of_panels
+from geoattn.studies.layer_curvature import PRESETS
+from geoattn.studies.masked_training import masked_configs
+from geoattn.studies.study import Finding, Study
+from geoattn.studies.tasks import title_of
+
+__all__ = ["STUDY"]
+
+_STATISTICS = (
+    "distance_to_one", "trimmed_distance_to_one", "negative_share", "trimmed_negative_share", "std", "trimmed_std",
+    "q05", "zero_share", "outlier_share", "dip",
+)  # fmt: skip
+_SHOWN = (0.0, 0.2, 0.5, 0.8)
+
+
+def _number(convention: str, name: str) -> Any:
+    return lambda result: result["curvature"]["last"][convention][name]
+
+
+def _table(pairs: Pairs) -> Any:
+    import pandas as pd
+
+    rows = []
+    for (data, model, mask), cell in by(pairs, "data", "model", "mask").items():
+        for convention in PRESETS:
+            row: dict[str, Any] = {"data": data, "model": model, "mask": mask, "convention": convention}
+            row["trials"] = len(cell)
+            for name in _STATISTICS:
+                numbers = [v for v in (_number(convention, name)(r) for _, r in cell) if v is not None]
+                row[name], half = mean_and_half(np.array(numbers)) if numbers else (None, None)
+                if name in ("distance_to_one", "negative_share", "std"):
+                    row[f"{name}_half_width"] = half
+            tests = [r["curvature"]["last"][convention]["dip_p"] for _, r in cell]
+            row["several_modes"] = sum(p is not None and p < 0.05 for p in tests) / len(tests)
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _verdict(pairs: Pairs) -> list[Finding]:
+    findings = []
+    for (data,), cell in by(pairs, "data").items():
+        rates = {mask: part for (mask,), part in by(cell, "mask").items()}
+        low, high = rates[0.0], rates[top := 0.8 if 0.8 in rates else max(rates)]
+        for convention in PRESETS:
+            for claim, name, words in (
+                (
+                    "negative curvature values diminish at higher masking rates",
+                    "negative_share",
+                    "share of negative edges",
+                ),
+                ("curvature values converge to a common modal value", "std", "standard deviation of curvature"),
+            ):
+
+                def fall(prefix: str, name: str = name, low: Any = low, high: Any = high, c: str = convention) -> Any:
+                    return matched(high, low, _number(c, f"{prefix}{name}"))
+
+                measure = f"{words}, last layer, without a mask minus at rate {top}"
+                findings += judge_with_trimmed(claim, title_of(data), fall, convention, measure)
+        rho = [next(iter(r["rho"].values())) for _, r in cell]
+        for convention in PRESETS:
+            findings.append(
+                judge_association(
+                    "more positive curvature goes with a smaller drop under perturbation",
+                    title_of(data),
+                    [_number(convention, "distance_to_one")(r) for _, r in cell],
+                    rho,
+                    [data] * len(cell),
+                    convention=convention,
+                    measure="rank correlation of distance to one and rho over rates and seeds",
+                )
+            )
+    return findings
+
+
+def _figure(pairs: Pairs) -> Any:
+    from matplotlib import colormaps
+
+    cells = by(pairs, "data")
+    note = f"last layer, by mask rate; {NUMBERS}"
+    figure, axes = grid_of_panels(list(PRESETS), [title_of(data) for (data,) in cells], note)
+    for row, convention in zip(axes, PRESETS, strict=True):
+        for ax, cell in zip(row, cells.values(), strict=True):
+            for (mask,), part in by(cell, "mask").items():
+                if mask in _SHOWN:
+                    colour = colormaps["viridis"](mask)
+                    draw_distribution(ax, part, "last", convention, label=f"{mask:g}:", colour=colour)
+            ax.legend(fontsize=5, loc="upper left", frameon=False)
+    return figure
+
+
+STUDY = Study(
+    "fig14",
+    1,
+    "geoattn.studies.masked_training:trial",
+    masked_configs,
+    _table,
+    _figure,
+    _verdict,
+    paper="ricci",
+    place="Figure 14, Appendix E.3",
+    how="The models of Figure 13, with the mask off: curvature of the last layer on fixed test rows; seed by seed.",
+)
