@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from geoattn.errors import GeoattnError as GeoattnError
     from geoattn.errors import GeoattnWarning as GeoattnWarning
     from geoattn.graph.convention import Convention as Convention
+    from geoattn.profile.model_smoothness import ModelSmoothness as ModelSmoothness
+    from geoattn.profile.model_smoothness import model_smoothness as model_smoothness
     from geoattn.profile.profile import profile as profile
     from geoattn.profile.result import Profile as Profile
     from geoattn.report import plots as plots
@@ -109,6 +111,7 @@ _HOMES = {
     "LViT": "geoattn.training.lvit",
     "LViTConfig": "geoattn.training.lvit",
     "LipschitzBounds": "geoattn.smoothness.bounds",
+    "ModelSmoothness": "geoattn.profile.model_smoothness",
     "Monitor": "geoattn.training.monitor",
     "Profile": "geoattn.profile.result",
     "Recipe": "geoattn.training.recipe",
@@ -148,6 +151,7 @@ _HOMES = {
     "load_tokenizer": "geoattn.training.models",
     "local_lipschitz": "geoattn.smoothness.local",
     "local_lipschitz_of": "geoattn.smoothness.function",
+    "model_smoothness": "geoattn.profile.model_smoothness",
     "ollivier_ricci": "geoattn.curvature.ollivier",
     "paired_difference": "geoattn.robustness.association",
     "perturb": "geoattn.robustness.perturb",

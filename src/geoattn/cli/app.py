@@ -16,6 +16,7 @@ from geoattn.cli.doctor import doctor
 from geoattn.cli.printable import printable
 from geoattn.cli.report import report
 from geoattn.cli.simulate import simulate
+from geoattn.cli.smoothness import smoothness
 from geoattn.cli.study import study
 from geoattn.cli.train import train
 from geoattn.errors import GeoattnError
@@ -99,6 +100,7 @@ app = typer.Typer(
 )
 app.command(rich_help_panel="Measure")(report)
 app.command(rich_help_panel="Measure")(curvature)
+app.command(rich_help_panel="Measure")(smoothness)
 app.command(rich_help_panel="Measure")(simulate)
 app.command(rich_help_panel="Train and test")(train)
 app.command(rich_help_panel="Train and test")(study)

@@ -22,6 +22,7 @@ __all__ = ["report"]
 
 _CONVENTIONS = "markov,hop,grc-0.6,grc-0.5"
 _EXAMPLES = 4
+_SMOOTHNESS = 16  # samples: some seconds
 _MOST_THREADS = 1024
 
 
@@ -58,6 +59,9 @@ def report(
         str,
         typer.Option(help="auto (all of up to 65 tokens, else 512), all, or a number per map.", metavar="auto|all|N"),
     ] = "auto",
+    smoothness: Annotated[
+        int, typer.Option(help="Local Lipschitz constants of so many samples, the first ones; 0: none.")
+    ] = _SMOOTHNESS,
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html"),
     seed: Annotated[int, typer.Option(help="Of the draws of samples and edges and of the bootstrap.")] = 0,
     threads: Annotated[
@@ -74,6 +78,8 @@ def report(
     names = _read_conventions(conventions)
     wanted = _read_edges(edges)
     _check_numbers(samples, seed, threads)
+    if smoothness < 0:
+        raise GeoattnError(f"--smoothness must not be negative; got {smoothness}.")
     for option, value, choices in (("--tokens", tokens, ("all", "content")), ("--split", split, ("test", "train"))):
         if value not in choices:
             raise GeoattnError(f"{option} must be {' or '.join(choices)}; got {value!r}.")
@@ -93,6 +99,8 @@ def report(
         "convention": names,
         "examples": _EXAMPLES,
     }
+    if smoothness:
+        settings |= {"lenses": ["weights", "spectrum", "smoothness"], "smoothness_samples": smoothness}
     profiles, reused = [], []
 
     def measure(source: Source) -> Any:

@@ -30,7 +30,8 @@ class Example:
 
     ``tokens`` are labels, one per token. ``image`` (height, width, channel) belongs to ``grid`` (rows, columns, number
     of tokens before the patches). Of graphs with more than 24 tokens the strongest edges are kept, three per token, and
-    the most negative of those that were solved.
+    the most negative of those that were solved. ``moves[layer]`` (h, n) says how far each token moves in the direction
+    that a head amplifies most, squares sum to one; empty unless the smoothness lens was asked for.
     """
 
     sample: int
@@ -41,6 +42,7 @@ class Example:
     edges: tuple[np.ndarray, ...]  # e differs from layer to layer, which a shape in the type could not say
     weights: tuple[np.ndarray, ...]
     kappa: tuple[np.ndarray, ...]
+    moves: tuple[np.ndarray, ...] = ()
 
 
 class Examples:
@@ -50,6 +52,7 @@ class Examples:
         self._wanted, self._convention, self._tokenizer, self._threads = wanted, convention, tokenizer, threads
         self._parts: dict[int, dict[int, list[tuple[np.ndarray, np.ndarray, np.ndarray]]]] = {}
         self._heads: dict[int, dict[str, Any]] = {}
+        self._moves: dict[int, dict[int, np.ndarray]] = {}
 
     def take(self, piece: Piece, layer: int, samples: np.ndarray, batch: Batch, offset: int) -> None:
         """The maps of the wanted samples. ``offset`` is the number of the first sample of the batch."""
@@ -66,6 +69,11 @@ class Examples:
             found = self._edges(piece, k)
             self._parts.setdefault(sample, {}).setdefault(layer, []).append(found)
 
+    def take_moves(self, sample: int, layer: int, moves: np.ndarray) -> None:
+        """(h, n) worst moves of the heads of a layer, if the sample is one of those that are kept."""
+        if sample in self._heads and len(self._heads[sample]["tokens"]) == moves.shape[1]:
+            self._moves.setdefault(sample, {})[layer] = moves
+
     def finish(self, layers: int) -> tuple[Example, ...]:
         """The examples, with an empty entry for layers that have none."""
         empty = (np.zeros((0, 3), dtype=np.int64), np.zeros(0), np.zeros(0))
@@ -73,7 +81,10 @@ class Examples:
         for sample, parts in sorted(self._parts.items()):
             columns = [[np.concatenate(c) for c in zip(*parts.get(k, [empty]), strict=True)] for k in range(layers)]
             edges, weights, kappa = (tuple(column) for column in zip(*columns, strict=True))
-            done.append(Example(int(sample), **self._heads[sample], edges=edges, weights=weights, kappa=kappa))
+            found = self._moves.get(sample, {})
+            moves = tuple(found.get(k, np.zeros((0, 0))) for k in range(layers)) if found else ()
+            head = self._heads[sample]
+            done.append(Example(int(sample), **head, edges=edges, weights=weights, kappa=kappa, moves=moves))
         return tuple(done)
 
     def _edges(self, piece: Piece, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -21,10 +21,11 @@ from geoattn.profile.pieces import Piece
 from geoattn.profile.tally import Moments
 from geoattn.spectrum.eigenvalues import spectrum
 
-__all__ = ["ALL_EDGES_UP_TO", "LENSES", "CurvatureLens", "Extremes", "spectrum_lens", "weights_lens"]
+__all__ = ["ALL_EDGES_UP_TO", "LENSES", "ON_REQUEST", "CurvatureLens", "Extremes", "spectrum_lens", "weights_lens"]
 
-#: What `profile` can measure.
+#: What `profile` measures, and what it measures when asked to, because it costs more.
 LENSES = ("curvature", "weights", "spectrum")
+ON_REQUEST = ("smoothness",)
 
 #: With edges="auto" all edges of maps of at most so many tokens are solved, and SAMPLE of those of larger ones.
 ALL_EDGES_UP_TO = 65

@@ -25,9 +25,10 @@ from geoattn.graph.shortest_paths import default_threads
 from geoattn.profile.batches import Batch, evaluation, read_batch
 from geoattn.profile.examples import Examples
 from geoattn.profile.feed import feed
-from geoattn.profile.lenses import LENSES, CurvatureLens, spectrum_lens, weights_lens
+from geoattn.profile.lenses import LENSES, ON_REQUEST, CurvatureLens, spectrum_lens, weights_lens
 from geoattn.profile.pieces import pieces
 from geoattn.profile.result import Profile
+from geoattn.profile.smoothness_lens import SmoothnessLens
 from geoattn.profile.special import Special, read_special
 from geoattn.profile.table import make_table
 from geoattn.profile.tally import Key, Tally
@@ -53,6 +54,7 @@ def profile(
     lenses: Any = LENSES,
     tokenizer: Any = None,
     special: Any = None,
+    smoothness_samples: Count = 16,
     examples: Count = 1,
     resamplings: Count = 1000,
     level: float = 0.95,
@@ -84,7 +86,11 @@ def profile(
         of tokens; they are counted in ``settings["skipped"]``.
     lenses
         ``curvature`` is always there; ``weights``: row entropy, weight on the token itself, variance; ``spectrum``:
-        second and smallest eigenvalue, Dobrushin coefficient, irreversibility.
+        second and smallest eigenvalue, Dobrushin coefficient, irreversibility. On request ``smoothness``: local
+        Lipschitz constants of heads (``local_constant``, ``bound``, ``ratio``, ``r2_gamma``; see `model_smoothness`)
+        and, as lens ``smoothness-layer``, of whole layers.
+    smoothness_samples
+        The smoothness lens looks at so many samples, the first ones, with all their tokens.
     examples
         How many samples to keep with their edges, for the report.
     resamplings, level
@@ -123,6 +129,7 @@ def profile(
     if not (isinstance(edges, str) and edges == "auto"):
         edges = "all" if read_edges(edges) is None else read_edges(edges)
     threads = None if threads is None else read_count("threads", threads, least=1)
+    smoothness_samples = read_count("smoothness_samples", smoothness_samples, least=1)
     seed, resamplings = read_count("seed", seed, least=0), read_count("resamplings", resamplings, least=2)
     chosen = _read_lenses(lenses)
     rules = read_special(tokens, special, tokenizer, model)
@@ -136,6 +143,8 @@ def profile(
         Examples(read_count("examples", examples, least=0), conventions[0], tokenizer, threads),
         progress,
     )
+    if "smoothness" in chosen:
+        run.smoothness = SmoothnessLens(model, layers, smoothness_samples, seed)
     if isinstance(batches, Dataset):
         name_of_data, run.total = f"{batches.name} ({batches.split})", len(batches)
         run.rows = f"{batches.checksum} {batches.rows.tolist()}"
@@ -153,6 +162,7 @@ def profile(
             run.begin(batch)
             with capture(model, layers=layers, reduce=run.look) as record:
                 batch.run(model)
+            run.look_deeper()
             run.end(len(record))
     if run.samples == 0:
         raise GeoattnError("batches were empty: no sample was seen.")
@@ -162,7 +172,8 @@ def profile(
         )
     return _finish(run, conventions, level, {
         "model": name or type(model).__name__, "data": data or name_of_data, "tokens": tokens, "edges": edges, "lenses":
-        list(chosen), "seed": seed, "resamplings": resamplings, "level": level, "threads": threads or default_threads(),
+        list(chosen), "smoothness_samples": smoothness_samples if "smoothness" in chosen else 0, "seed": seed,
+        "resamplings": resamplings, "level": level, "threads": threads or default_threads(),
     }, started)  # fmt: skip
 
 
@@ -176,6 +187,7 @@ class _Run:
         self.model, self.special, self.lenses, self.tally, self.examples = model, special, lenses, tally, examples
         self.others, self._threads = others, threads
         self._progress = progress
+        self.smoothness: SmoothnessLens | None = None
         self.total: int | None = None
         self.rows: str | None = None
         self.samples, self.maps, self.calls, self._call = 0, 0, 0, 0
@@ -229,6 +241,19 @@ class _Run:
             share = self._call / max(self.calls, self._call + (self.calls == 0))
             self._progress(self._offset + share * self._batch.size, self.total)
 
+    def look_deeper(self) -> None:
+        """The lens that makes its own pass over the batch."""
+        if self.smoothness is None:
+            return
+        assert self._batch is not None
+        for key, lens, samples, h, seen, moves in self.smoothness.measure(self._batch, self._offset):
+            layer = self.layers.get(key)
+            if layer is None:
+                continue
+            self.tally.add(layer, lens, "", samples, slice(0, h), h, seen)
+            for sample, one in zip(samples, moves, strict=True):
+                self.examples.take_moves(int(sample), layer, one)
+
 
 def _read_conventions(convention: Any) -> tuple[Convention, ...]:
     many = [convention] if isinstance(convention, (str, Convention)) else list(convention)
@@ -245,9 +270,10 @@ def _read_conventions(convention: Any) -> tuple[Convention, ...]:
 
 def _read_lenses(lenses: Any) -> tuple[str, ...]:
     names = [lenses] if isinstance(lenses, str) else list(lenses)
-    unknown = [name for name in names if name not in LENSES]
+    known = (*LENSES, *ON_REQUEST)
+    unknown = [name for name in names if name not in known]
     if unknown:
-        raise GeoattnError(f"unknown lens {unknown[0]!r}; expected some of {', '.join(LENSES)}.")
+        raise GeoattnError(f"unknown lens {unknown[0]!r}; expected some of {', '.join(known)}.")
     return tuple(dict.fromkeys(["curvature", *names]))
 
 
@@ -272,7 +298,8 @@ def _finish(
         "max_gap": max(part.max_gap for part in seen),
         "statuses": statuses,
         "skipped": run.skipped,
-        "notes": [note for lens in run.lenses for note in lens.notes],
+        "notes": [note for lens in run.lenses for note in lens.notes]
+        + ([] if run.smoothness is None else run.smoothness.notes),
         "seconds": round(time.perf_counter() - started, 3),
         "versions": {
             "geoattn": __version__, "torch": torch.__version__, "numpy": np.__version__,

@@ -135,7 +135,7 @@ class Profile:
         for e, example in enumerate(self.examples):
             if example.image is not None:
                 arrays[f"example/{e}/image"] = example.image
-            for part in ("edges", "weights", "kappa"):
+            for part in ("edges", "weights", "kappa", "moves"):
                 for k, values in enumerate(getattr(example, part)):
                     arrays[f"example/{e}/{part}/{k}"] = values
         meta = {
@@ -170,6 +170,7 @@ class Profile:
                     image=arrays.get(f"example/{i}/image"), grid=None if e["grid"] is None else tuple(e["grid"]),
                     **{part: tuple(arrays[f"example/{i}/{part}/{k}"] for k in depth)
                        for part in ("edges", "weights", "kappa")},
+                    moves=tuple(arrays[name] for k in depth if (name := f"example/{i}/moves/{k}") in arrays),
                 )
                 for i, e in enumerate(meta["examples"])
             )  # fmt: skip

@@ -22,13 +22,16 @@ from geoattn.report.models import Models
 from geoattn.report.provenance import provenance
 from geoattn.report.section import Section
 from geoattn.report.sensitivity import sensitivity
+from geoattn.report.smoothness import smoothness
 from geoattn.report.summary import summary
 from geoattn.report.templates import package_file, render
 
 __all__ = ["SECTIONS", "page", "write_report"]
 
 #: The sections in their order. Each takes the models and gives a `Section`, or None when it has nothing to show.
-SECTIONS: list[Callable[[Models], Section | None]] = [comparison, distributions, heads, graph_view, sensitivity]
+SECTIONS: list[Callable[[Models], Section | None]] = [
+    comparison, distributions, heads, graph_view, smoothness, sensitivity,
+]  # fmt: skip
 
 
 def write_report(

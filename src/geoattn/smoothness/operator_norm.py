@@ -39,6 +39,15 @@ class Found:
     status: list[Convergence]
     right: Float[Tensor, "b N"]
     left: Float[Tensor, "b M"]
+    floor: float = 0.0
+
+    @staticmethod
+    def joined(parts: list[Found]) -> Found:
+        """One after the other."""
+        names = ("lower", "residual", "agreement", "iterations", "right", "left")
+        columns = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
+        status = [code for part in parts for code in part.status]
+        return Found(**columns, status=status, floor=max(part.floor for part in parts))
 
 
 def operator_norm(
@@ -93,9 +102,7 @@ def operator_norm(
             agreed = two[:, 0] - two[:, 1] <= near * two[:, 0] + rough
         if bool((agreed | ~found.converged.view(b, starts).all(dim=1)).all()):
             break
-    sure = _certify(
-        exact, right.to(torch.promote_types(like.dtype, torch.float64 if exact is not search else like.dtype))
-    )
+    sure = _certify(exact, right if exact is search else right.double())
     limit = _SLACK * tolerance * sure.lower + floor
     if exact is not search and bool((sure.residual > limit).any()):
         draw = _fresh(b, 1, n, real, sure.right, seed, _ROUNDS)
@@ -111,7 +118,7 @@ def operator_norm(
     status = torch.where(sure.residual > limit, 1, torch.where(agreed, 0, 2))
     return Found(
         sure.lower.double(), sure.residual.double(), agreement, iterations,
-        [Convergence(k) for k in status.tolist()], sure.right, sure.left,
+        [Convergence(k) for k in status.tolist()], sure.right, sure.left, floor,
     )  # fmt: skip
 
 
@@ -124,7 +131,7 @@ class _Certificate:
 
 
 def _certify(exact: Operator, right: Float[Tensor, "b N"]) -> _Certificate:
-    """With s = |J v| and u = J v / s  the residuals of the pair, from two products."""
+    """Length and direction of J v, and the residuals of the triplet: two products."""
     length = right.norm(dim=1, keepdim=True)
     right = right / torch.where(length > 0, length, 1.0)
     image = exact.apply(right[:, None])[:, 0]
