@@ -22,6 +22,7 @@ __all__ = ["STUDIES", "Finding", "Study", "as_plain", "find_study", "interval", 
 
 #: Studies by name, and the module of each; its ``STUDY`` is loaded when asked for.
 STUDIES = {
+    "mean-field": "geoattn.studies.mean_field",
     "phase-diagram": "geoattn.studies.phase_diagram",
     "table1": "geoattn.studies.table1",
 }
