@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import geoattn as ga
+from geoattn.smoothness import local
 from geoattn.smoothness import operator_norm as search
 from geoattn.smoothness.local import local_lipschitz
 from geoattn.smoothness.result import Convergence
@@ -135,6 +136,18 @@ def test_batches_and_padding():
         assert result.value[k] == pytest.approx(alone.value, rel=1e-9)
 
 
+def test_samples_in_groups(monkeypatch):
+    rng = np.random.default_rng(0)
+    tokens, A = rng.standard_normal((5, 6, 3)), rng.standard_normal((3, 3))
+    mask = rng.random((5, 6)) < 0.8
+    mask[:, 0] = True
+    whole = local_lipschitz(tokens, A, mask=mask)
+    monkeypatch.setattr(local, "_BASIS_BYTES", 2.5 * 33 * 36 * 2 * 8)  # two at a time
+    parts = local_lipschitz(tokens, A, mask=mask)
+    np.testing.assert_allclose(parts.value, whole.value, rtol=1e-9)
+    assert parts.direction.shape == whole.direction.shape
+
+
 def test_cross_attention_by_what_moves():
     rng = np.random.default_rng(0)
     tokens, context, A = rng.standard_normal((5, 3)), rng.standard_normal((7, 4)), rng.standard_normal((4, 3))
@@ -251,6 +264,8 @@ NAN_TOKENS = np.array([[0.0, 1.0], [np.nan, 0.0]])
         (np.zeros((2, 2)), {"tolerance": "small"}, "tolerance must be a number"),
         (np.zeros((2, 2)), {"seed": -1}, "seed must be at least 0"),
         (np.full((2, 2), 1e3), {"search": "float32"}, "search in float64"),
+        (np.ones((2, 2)), {"V": np.eye(2) * 1e-200}, "V and W must together have a norm between"),
+        (np.ones((2, 2)), {"V": np.eye(2) * 1e200}, "V and W must together have a norm between"),
     ],
 )  # fmt: skip
 def test_bad_input(tokens, arguments, words):

@@ -86,6 +86,7 @@ class Jacobian:
         k = self._repeat(y) if f.key is None else torch.einsum("bmc,hrc->bhmr", y, f.key).contiguous()
         v = self._repeat(y) if f.value is None else torch.einsum("bmc,hpc->bhmp", y, f.value).contiguous()
         _check_logits(q, k)
+        _check_size(_norms(f.value) * _norms(f.output), tokens.dtype)
         kernel = RowKernel if tokens.dtype == torch.float64 else TileKernel
         self.kernel = kernel(q, k, v, causal=f.causal, mask=self.mask, key_mask=self.key_mask)
         out = self._join(self.kernel.value)
@@ -184,6 +185,16 @@ def _real(t: Any, mask: Bool[Tensor, "b n"] | None) -> Any:
 def _norms(w: Float[Tensor, "h p d"] | None) -> float:
     """Sum of the spectral norms of all heads; the identity has norm one."""
     return 1.0 if w is None else float(torch.linalg.matrix_norm(w, 2).sum())
+
+
+def _check_size(size: float, dtype: torch.dtype) -> None:
+    """Squares of the entries of J must neither overflow nor vanish."""
+    limit = 1e100 if dtype == torch.float64 else 1e12
+    if not (size == 0 or 1 / limit < size < limit):
+        raise GeoattnError(
+            f"V and W must together have a norm between {1 / limit:g} and {limit:g} in {dtype}; got {size:g}. Scale"
+            " them, and the constant of the plain map with them."
+        )
 
 
 def _check_logits(q: Float[Tensor, "b h n r"], k: Float[Tensor, "b h m r"]) -> None:

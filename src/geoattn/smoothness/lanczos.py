@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from geoattn.errors import GeoattnError
 
 __all__ = ["Triplets", "largest_singular"]
 
@@ -48,15 +51,15 @@ def largest_singular(
     the relations. Where a Krylov space closes, a fresh vector opens the next.
 
     ``fresh`` gives random start vectors (and those for closed spaces). Each step is one product and one transposed
-    product with all B maps; it stops when all have a residual below tolerance times value plus floor, or after
-    ``steps``.
-    Memory: 2 B (basis + 1) vectors.
+    product with all B maps. It stops when all have a residual below tolerance times value plus ``floor``, or after
+    ``steps``. Memory: 2 B (basis + 1) vectors.
     """
-    right = torch.zeros(0)
-    left = torch.zeros(0)
     v = _unit(fresh())
     count, size = v.shape
-    kind = {"dtype": torch.float64, "device": v.device}
+    kind: dict[str, Any] = {"dtype": torch.float64, "device": v.device}
+    right = v.new_zeros(count, basis + 1, size)
+    right[:, 0] = v
+    left = v.new_zeros(0)  # made when the size of an image is known
     small = torch.zeros(count, basis, basis + 1, **kind)
     tiny = _NOISE * torch.finfo(v.dtype).eps
     done = torch.zeros(count, dtype=torch.bool, device=v.device)
@@ -65,16 +68,15 @@ def largest_singular(
     x = y = s = torch.zeros(0)
     k = 0
     for step in range(1, steps + 1):
-        if right.numel() == 0:
-            right = torch.zeros(count, basis + 1, size, dtype=v.dtype, device=v.device)
-            right[:, 0] = v
         w = apply(right[:, k])
         if left.numel() == 0:
-            left = torch.zeros(count, basis, w.shape[1], dtype=v.dtype, device=v.device)
+            left = v.new_zeros(count, basis, w.shape[1])
         w, coefficients, alpha = _orthogonalise(w, left[:, :k])
         small[:, :k, k], small[:, k, k] = coefficients, alpha
         left[:, k] = w
         z, _, beta = _orthogonalise(adjoint(w), right[:, : k + 1])
+        if not bool(torch.isfinite(alpha + beta).all()):
+            raise GeoattnError("products with the Jacobian are not finite; scale tokens and matrices down.")
         k += 1
         x, s, y = torch.linalg.svd(small[:, :k, :k])
         scale = s[:, 0]

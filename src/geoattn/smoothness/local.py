@@ -18,6 +18,8 @@ from geoattn.smoothness.result import Convergence, Smoothness
 
 __all__ = ["local_lipschitz", "local_lipschitz_at", "packed"]
 
+_BASIS_BYTES = 1 << 30
+
 
 def local_lipschitz(
     tokens: Any,
@@ -80,13 +82,14 @@ def local_lipschitz(
     Notes
     -----
     One step is one product with J and one with its transpose: O(h n^2 (r + p)) time each, O(n d) memory, plus 2 x 33
-    vectors of the size of the tokens per start. Reference: Castin, Ablin and Peyre, How Smooth Is Attention?, 2024.
+    vectors of the size of the tokens per start; samples are taken in groups whose vectors fill about a gigabyte.
+    Reference: Castin, Ablin and Peyre, How Smooth Is Attention?, 2024.
 
     Examples
     --------
     One token is mapped to V x, so the constant is the norm of V:
 
-    >>> import numpy as np, torch
+    >>> import numpy as np
     >>> from geoattn.smoothness.local import local_lipschitz
     >>> local_lipschitz(np.array([[1.0, 2.0]]), np.eye(2), np.diag([3.0, 1.0])).value
     3.0
@@ -137,28 +140,38 @@ def local_lipschitz_at(
     seed, tolerance = read_whole(seed, "seed", least=0), read_number(tolerance, "tolerance", strict=True)
     if search not in ("float64", "float32"):
         raise GeoattnError(f"search must be 'float64' or 'float32'; got {search!r}.")
-    exact = Jacobian(f, x, y, mask=mask, context_mask=context_mask, wrt=wrt)
-    seeker = exact
-    if search == "float32":
-        single = None if y is None else y.float()
-        seeker = Jacobian(f, x.float(), single, mask=mask, context_mask=context_mask, wrt=wrt)
-    found = operator_norm(
-        exact, seeker, (x.shape[0], exact.in_size), seeker.value, real=exact.real_inputs(),
-        starts=starts, tolerance=tolerance, steps=iterations, seed=seed, floor=exact.rounding(),
-    )  # fmt: skip
+    # samples in groups whose Lanczos vectors stay small
+    numbers = x[0].numel() + (0 if y is None else y[0].numel()) + x.shape[1] * f.out_width
+    group = max(1, int(_BASIS_BYTES / (33 * numbers * starts * (8 if search == "float64" else 4))))
+    parts = []
+    for start in range(0, x.shape[0], group):
+        these = slice(start, start + group)
+        masks = {name: None if m is None else m[these] for name, m in (("mask", mask), ("context_mask", context_mask))}
+        exact = Jacobian(f, x[these], None if y is None else y[these], **masks, wrt=wrt)
+        seeker = exact
+        if search == "float32":
+            seeker = Jacobian(f, x[these].float(), None if y is None else y[these].float(), **masks, wrt=wrt)
+        parts.append(
+            operator_norm(
+                exact, seeker, (len(x[these]), exact.in_size), seeker.value, real=exact.real_inputs(),
+                starts=starts, tolerance=tolerance, steps=iterations, seed=seed, floor=exact.rounding(),
+            )
+        )  # fmt: skip
+    found = Found.joined(parts)
     settings = {
         "starts": starts, "tolerance": tolerance, "iterations": iterations, "seed": seed, "search": search,
         "heads": f.heads, "causal": f.causal, "residual": f.residual,
         "norm": None if f.norm is None else f.norm.kind, "norm_place": f.norm_place if f.norm else None,
         "wrt": wrt if y is not None else "tokens", "n": x.shape[1], "d": x.shape[2], "dtype": "float64",
-        "rounding": exact.rounding(), "geoattn": __version__, "torch": torch.__version__,
+        "rounding": found.floor, "geoattn": __version__, "torch": torch.__version__,
     }  # fmt: skip
-    tokens_part, context_part = exact.split(found.right[:, None])
+    tokens_move = y is None or wrt != "context"
+    at = x[0].numel() if tokens_move else 0
     return packed(
         found,
-        None if tokens_part is None else tokens_part[:, 0],
+        found.right[:, :at].view(x.shape) if tokens_move else None,
         found.left.view(x.shape[0], x.shape[1], -1),
-        None if context_part is None else context_part[:, 0],
+        found.right[:, at:].view(y.shape) if y is not None and wrt != "tokens" else None,
         batched,
         settings,
     )
