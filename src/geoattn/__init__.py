@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from geoattn.robustness.association import rank_correlation as rank_correlation
     from geoattn.robustness.bimodality import bimodality as bimodality
     from geoattn.robustness.forgetting import forgetting as forgetting
+    from geoattn.robustness.lipschitz_attack import lipschitz_attack as lipschitz_attack
     from geoattn.robustness.paper import image_perturbations as image_perturbations
     from geoattn.robustness.paper import text_perturbations as text_perturbations
     from geoattn.robustness.perturb import perturb as perturb
@@ -144,6 +145,7 @@ _HOMES = {
     "image_perturbations": "geoattn.robustness.paper",
     "interaction_energy": "geoattn.dynamics.energy",
     "lightning_callback": "geoattn.training.adapters",
+    "lipschitz_attack": "geoattn.robustness.lipschitz_attack",
     "lipschitz_bounds": "geoattn.smoothness.bounds",
     "load_llama2c": "geoattn.training.llama2c",
     "load_lvit": "geoattn.training.lvit_file",

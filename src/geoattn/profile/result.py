@@ -116,11 +116,14 @@ class Profile:
         totals, counts = np.sum([self.resampled[key] for key in keys], axis=0)
         return np.where(counts > 0, totals / np.where(counts > 0, counts, 1.0), np.nan)
 
-    def report(self, path: str | os.PathLike[str], *, other: Profile | None = None) -> None:
-        """Write the report: one HTML file that opens from disk. ``other`` is a second model to put beside it."""
+    def report(self, path: str | os.PathLike[str], *, other: Profile | None = None, robustness: Any = None) -> None:
+        """Write the report: one HTML file that opens from disk. ``other`` is a second model to put beside it.
+
+        ``robustness``: what `geoattn.robustness` gave for the model, or for both, to be shown with its examples.
+        """
         from geoattn.report.page import write_report
 
-        write_report(path, self, other)
+        write_report(path, self, other, robustness=robustness)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a compressed .npz with everything in it; a failed write leaves nothing behind."""

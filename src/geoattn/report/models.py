@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from geoattn.errors import GeoattnError
 from geoattn.profile.result import Profile
@@ -15,14 +16,18 @@ __all__ = ["Models"]
 
 @dataclass(frozen=True, eq=False)
 class Models:
-    """``profiles`` with their ``names``, ready to be shown, and the ``conventions`` that all of them have."""
+    """``profiles`` with their ``names``, ready to be shown, and the ``conventions`` that all of them have.
+
+    ``robustness`` has what `geoattn.robustness.robustness` gave for each of them, or None.
+    """
 
     profiles: tuple[Profile, ...]
     names: tuple[str, ...]
     conventions: tuple[str, ...]
+    robustness: tuple[Any, ...] = ()
 
     @classmethod
-    def of(cls, profile: Profile, other: Profile | None) -> Models:
+    def of(cls, profile: Profile, other: Profile | None, robustness: Any = None) -> Models:
         """Names of equal models get a number; conventions that only one profile has are left out."""
         profiles = (profile,) if other is None else (profile, other)
         names = [visible(p.settings["model"], 60) for p in profiles]
@@ -38,7 +43,7 @@ class Models:
                 f"the two profiles share no convention ({', '.join(mine)}; {', '.join(theirs)}): profile one of them"
                 " anew."
             )
-        return cls(profiles, tuple(names), tuple(shared))
+        return cls(profiles, tuple(names), tuple(shared), _one_each(robustness, len(profiles)))
 
     def control(self, name: str, label: str, options: Sequence[tuple[str, str]]) -> Control:
         """A choice."""
@@ -50,3 +55,11 @@ class Models:
             self.control("model", "Model", [(str(m), name) for m, name in enumerate(self.names)]),
             self.control("convention", "Convention", [(name, name) for name in self.conventions]),
         )
+
+
+def _one_each(robustness: Any, count: int) -> tuple[Any, ...]:
+    """One result, or one (or None) per model."""
+    given = tuple(robustness) if isinstance(robustness, (tuple, list)) else (robustness,)
+    if len(given) > count:
+        raise GeoattnError(f"robustness must be of the {count} models of the report; got {len(given)} results.")
+    return given + (None,) * (count - len(given))

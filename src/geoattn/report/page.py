@@ -19,6 +19,7 @@ from geoattn.report.escaping import json_for_script
 from geoattn.report.graph_view import graph_view
 from geoattn.report.heads import heads
 from geoattn.report.models import Models
+from geoattn.report.perturbed import perturbed
 from geoattn.report.provenance import provenance
 from geoattn.report.section import Section
 from geoattn.report.sensitivity import sensitivity
@@ -30,13 +31,14 @@ __all__ = ["SECTIONS", "page", "write_report"]
 
 #: The sections in their order. Each takes the models and gives a `Section`, or None when it has nothing to show.
 SECTIONS: list[Callable[[Models], Section | None]] = [
-    comparison, distributions, heads, graph_view, smoothness, sensitivity,
+    comparison, distributions, heads, graph_view, smoothness, perturbed, sensitivity,
 ]  # fmt: skip
 
 
 def write_report(
-    path: str | os.PathLike[str], profile: Profile, other: Profile | None = None, *, command: str | None = None
-) -> None:
+    path: str | os.PathLike[str], profile: Profile, other: Profile | None = None, *, command: str | None = None,
+    robustness: Any = None,
+) -> None:  # fmt: skip
     """Write the report of one model, or of two side by side, to one HTML file.
 
     The file holds all it needs and asks for nothing: it opens from disk, with the network off. A policy in the page
@@ -50,16 +52,20 @@ def write_report(
         What `profile` gave. Conventions that both have are shown.
     command
         The command that makes the report again, to be shown in it.
+    robustness
+        What `geoattn.robustness` gave for the model, or a pair of them: accuracy drops and examples are shown.
     """
-    content = page(profile, other, command=command).encode("utf-8", errors="replace")
+    content = page(profile, other, command=command, robustness=robustness).encode("utf-8", errors="replace")
     write_atomically(path, lambda file: file.write(content))
 
 
-def page(profile: Profile, other: Profile | None = None, *, command: str | None = None) -> str:
+def page(
+    profile: Profile, other: Profile | None = None, *, command: str | None = None, robustness: Any = None
+) -> str:
     """The page as text."""
     from plotly.offline import get_plotlyjs
 
-    models = Models.of(profile, other)
+    models = Models.of(profile, other, robustness)
     sections = [s for make in SECTIONS if (s := make(models)) is not None]
     sections.append(provenance(models, command))
     data = json_for_script({s.key: _data(s) for s in sections})

@@ -35,7 +35,7 @@ def summary(models: Models) -> dict[str, Any]:
         "depends": depends,
         "doubts": list(dict.fromkeys(d for p in models.profiles for d in doubts(p))),
         "level": f"{100 * first.settings['level']:.3g} %",
-        "robustness": any("robustness" in set(p.table.lens) for p in models.profiles),
+        "robustness": any(found is not None for found in models.robustness),
         "convention": main,
         "convention_words": convention.in_words(),
     }

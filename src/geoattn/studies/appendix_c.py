@@ -218,7 +218,9 @@ def _figure(pairs: Pairs) -> Any:
                 halves = [half or 0.0 for _, half in found]
                 label = {"mean": "mean", "q05": "5 % quantile", "std": "std", "std_within": "std within a kind"}[name]
                 ax.errorbar(x, [m for m, _ in found], halves, fmt="o-", ms=3, lw=1.2, color=colour, label=label)
-            ax.set_xscale("linear" if kind == "clusters" else "log")
+            if kind != "clusters":
+                ax.set_xscale("log")
+                ax.set_xticks([], minor=True)
             ax.set_xlabel("mean cosine of rows" if kind == "clusters" else "variance of the weights", fontsize=8)
             ax.tick_params(labelsize=7)
         row[0].set_ylabel(f"{kind}, n = {n}", fontsize=8)
@@ -226,7 +228,7 @@ def _figure(pairs: Pairs) -> Any:
     for ax, preset in zip(axes[0], PRESETS, strict=True):
         ax.set_title(preset, fontsize=9)
     figure.suptitle(
-        "curvature; the paper expects the mean to fall in all rows but the last, and the spread to fall there",
+        "curvature; the paper expects it to fall with the variance, and its values to gather with clustering",
         fontsize=8,
     )
     return figure

@@ -9,7 +9,7 @@ import numpy as np
 from geoattn.studies.cells import Pairs, by, matched, mean_and_half, values
 from geoattn.studies.masked_training import masked_configs
 from geoattn.studies.study import Finding, Study, judge
-from geoattn.studies.tasks import title_of
+from geoattn.studies.tasks import described, title_of
 
 __all__ = ["STUDY"]
 
@@ -38,7 +38,7 @@ def _table(pairs: Pairs) -> Any:
 
 def _verdict(pairs: Pairs) -> list[Finding]:
     findings = []
-    for (data,), cell in by(pairs, "data").items():
+    for cell in by(pairs, "data").values():
         rates = {mask: part for (mask,), part in by(cell, "mask").items()}
         middle = [rate for rate in rates if 0.2 <= rate <= 0.5]
         for kind, number in (("", _rho), (" (FGSM)", lambda r: r["rho"]["FGSM"])):
@@ -46,7 +46,7 @@ def _verdict(pairs: Pairs) -> list[Finding]:
             findings.append(
                 judge(
                     "masking edges at rates from 0.2 to 0.5 makes the model more robust",
-                    title_of(data),
+                    described(cell[0][0]),
                     gains,
                     measure=f"rho{kind} without a mask minus mean rho at {', '.join(map(str, middle))}",
                 )
@@ -56,7 +56,7 @@ def _verdict(pairs: Pairs) -> list[Finding]:
         findings.append(
             judge(
                 "low degradation of accuracy even at very high masking rates",
-                title_of(data),
+                described(cell[0][0]),
                 kept,
                 measure=f"accuracy at rate {top} minus accuracy without a mask, plus {_MARGIN} (what counts as low)",
             )

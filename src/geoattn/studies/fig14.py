@@ -11,7 +11,7 @@ from geoattn.studies.distribution_panel import NUMBERS, draw_distribution, grid_
 from geoattn.studies.layer_curvature import PRESETS
 from geoattn.studies.masked_training import masked_configs
 from geoattn.studies.study import Finding, Study
-from geoattn.studies.tasks import title_of
+from geoattn.studies.tasks import described, title_of
 
 __all__ = ["STUDY"]
 
@@ -64,13 +64,13 @@ def _verdict(pairs: Pairs) -> list[Finding]:
                     return matched(high, low, _number(c, f"{prefix}{name}"))
 
                 measure = f"{words}, last layer, without a mask minus at rate {top}"
-                findings += judge_with_trimmed(claim, title_of(data), fall, convention, measure)
+                findings += judge_with_trimmed(claim, described(cell[0][0]), fall, convention, measure)
         rho = [next(iter(r["rho"].values())) for _, r in cell]
         for convention in PRESETS:
             findings.append(
                 judge_association(
                     "more positive curvature goes with a smaller drop under perturbation",
-                    title_of(data),
+                    described(cell[0][0]),
                     [_number(convention, "distance_to_one")(r) for _, r in cell],
                     rho,
                     [data] * len(cell),

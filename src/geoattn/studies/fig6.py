@@ -11,7 +11,7 @@ from geoattn.studies.distribution_panel import COLOURS, NUMBERS, SHORT, draw_dis
 from geoattn.studies.forward_pass import configs
 from geoattn.studies.layer_curvature import PRESETS
 from geoattn.studies.study import Finding, Study, judge
-from geoattn.studies.tasks import is_text, title_of
+from geoattn.studies.tasks import described, is_text, title_of
 from geoattn.studies.trained_models import MODELS
 
 __all__ = ["STUDY"]
@@ -59,8 +59,8 @@ def _table(pairs: Pairs) -> Any:
 
 def _verdict(pairs: Pairs) -> list[Finding]:
     findings = []
-    for data, (better, first, worse, second) in _sides(pairs).items():
-        name = title_of(data)
+    for better, first, worse, second in _sides(pairs).values():
+        name = described(first[0][0])
         pair = f"{SHORT[worse]} minus {SHORT[better]}"
         findings.append(
             judge(

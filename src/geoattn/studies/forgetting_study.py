@@ -10,7 +10,7 @@ from geoattn.studies.cells import Pairs, by, judge_association, matched, mean_an
 from geoattn.studies.distribution_panel import COLOURS, SHORT
 from geoattn.studies.layer_curvature import PRESETS
 from geoattn.studies.study import Finding, Study, judge
-from geoattn.studies.tasks import is_text, title_of
+from geoattn.studies.tasks import described, is_text, title_of
 from geoattn.studies.trained_models import MODELS
 
 __all__ = ["figure", "forgetting_study", "table", "verdict"]
@@ -59,7 +59,7 @@ def table(pairs: Pairs) -> Any:
 def verdict(pairs: Pairs) -> list[Finding]:
     """Per ordered pair: which model forgets more; over all runs: does the area grow with the distance to one?"""
     findings = []
-    for (first, second), cell in by(pairs, "first", "second").items():
+    for (first, _), cell in by(pairs, "first", "second").items():
         better, worse = MODELS["texts" if is_text(first) else "images"]
         sides = by(cell, "model")
         both = np.mean([r["area"] for _, r in cell])
@@ -67,7 +67,7 @@ def verdict(pairs: Pairs) -> list[Finding]:
         findings.append(
             judge(
                 f"{SHORT[worse]} forgets faster than {SHORT[better]}",
-                f"{title_of(first)}, then {title_of(second)}",
+                f"{title_of(first)}, then {described(cell[0][0], 'second')} each",
                 matched(sides[(better,)], sides[(worse,)], lambda r: r["area"]),
                 measure=f"area under the forgetting curve, {SHORT[worse]} minus {SHORT[better]}{note}",
             )

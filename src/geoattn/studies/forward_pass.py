@@ -10,7 +10,7 @@ from geoattn.studies.cells import Pairs, by, judge_with_trimmed, mean_and_half, 
 from geoattn.studies.distribution_panel import COLOURS, NUMBERS, SHORT, draw_distribution, grid_of_panels
 from geoattn.studies.layer_curvature import PRESETS
 from geoattn.studies.study import Finding, judge
-from geoattn.studies.tasks import is_text, title_of
+from geoattn.studies.tasks import described, is_text, title_of
 from geoattn.studies.trained_models import IMAGES, MODELS, TEXTS, settings_of
 
 __all__ = ["configs", "figure", "table", "verdict"]
@@ -65,8 +65,8 @@ def table(pairs: Pairs) -> Any:
 def verdict(pairs: Pairs) -> list[Finding]:
     """Per model, data set and preset: does the last layer lean more to 1, or lose the low values?"""
     findings = []
-    for (data, model), cell in by(pairs, "data", "model").items():
-        where = f"{title_of(data)}, {SHORT[model]}"
+    for (_, model), cell in by(pairs, "data", "model").items():
+        where = f"{described(cell[0][0])}, {SHORT[model]}"
         for convention in PRESETS:
 
             def nearer(prefix: str, cell: Pairs = cell, convention: str = convention) -> np.ndarray:

@@ -20,7 +20,6 @@ from geoattn.profile.lenses import ALL_EDGES_UP_TO, SAMPLE
 from geoattn.robustness.accuracy import evaluating
 from geoattn.robustness.bimodality import bimodality
 from geoattn.robustness.effective_size import effective_size
-from geoattn.robustness.modes import two_modes
 from geoattn.robustness.trimming import trim
 
 __all__ = ["BINS", "PRESETS", "describe", "layer_curvature"]
@@ -72,9 +71,8 @@ def describe(values: Float[np.ndarray, " e"], sample: Int[np.ndarray, " e"]) -> 
 
     ``distance_to_one``, ``mean``, ``std``, quantiles ``q05``, ``q50``, ``q95``, ``negative_share``; the same with
     ``trimmed_`` in front for the values without zeros and outliers (see `trim`), and the shares that this leaves out.
-    ``dip``, ``dip_p`` (one mode against more, for as many independent values as the samples are worth, rounded down to
-    a power of two) and, of the two most stubborn modes, the upper one, ``high_mode``, and the share above the valley;
-    None where there are no two. ``histogram``: counts by `BINS`.
+    ``dip``, ``dip_p``: one mode against more, for as many ``independent`` values as the samples are worth, rounded down
+    to a power of two; None where all values are equal. ``histogram``: counts by `BINS`.
     """
     kept = trim(values)
     numbers: dict[str, Any] = {"values": len(values)}
@@ -92,15 +90,9 @@ def describe(values: Float[np.ndarray, " e"], sample: Int[np.ndarray, " e"]) -> 
 
 
 def _modes(values: np.ndarray, sample: np.ndarray) -> dict[str, Any]:
-    nothing = {"dip": None, "dip_p": None, "independent": None, "high_mode": None, "share_above": None}
     if values.std() < 1e-6:  # rounding is all there is
-        return nothing
+        return {"dip": None, "dip_p": None, "independent": None}
     independent = min(effective_size(values, sample), 512) if len(np.unique(sample)) > 1 else 4
     independent = 2 ** int(np.log2(independent))  # few sizes: the null of the test is simulated once for each
     test = bimodality(values, independent=independent, resamples=_RESAMPLES)
-    numbers = nothing | {"dip": test.dip, "dip_p": test.p_value, "independent": independent}
-    try:
-        modes = two_modes(values)
-    except ValueError:
-        return numbers
-    return numbers | {"high_mode": modes.high, "share_above": modes.share_above}
+    return {"dip": test.dip, "dip_p": test.p_value, "independent": independent}

@@ -60,9 +60,9 @@ def _settings(size: str, data: str) -> dict[str, Any]:
         return {**common, "epochs": 100, "stop_at": recipe.stop_at, "limit": None, "test_limit": None, "length": 128,
                 "samples": 1024}  # fmt: skip
     if data == "digits":
-        return {**common, "epochs": 30, "stop_at": recipe.stop_at, "limit": None, "test_limit": None, "length": 24,
-                "samples": 64, "rate": 1e-3}  # fmt: skip
-    rows = {"limit": 2000, "test_limit": 500, "length": 24, "samples": 48}
+        return {**common, "epochs": 20, "stop_at": recipe.stop_at, "limit": 1000, "test_limit": None, "length": 24,
+                "samples": 64, "rate": 1e-3, "changes": {"depth": 4}}  # fmt: skip
+    rows = {"limit": 2000, "test_limit": 400, "length": 24, "samples": 48}
     if is_text(data):
         return {**common, "epochs": 4, **rows, "batch": 32, "rate": 5e-4}
-    return {**common, "epochs": 6, **rows, "rate": 1e-3}
+    return {**common, "epochs": 5, **rows, "rate": 1e-3, "changes": {"depth": 4}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from geoattn.data.dataset import Dataset
 from geoattn.data.loader import load
 
-__all__ = ["DIGITS", "PAIRS_OF_DIGITS", "is_text", "load_task", "title_of"]
+__all__ = ["DIGITS", "PAIRS_OF_DIGITS", "described", "is_text", "load_task", "title_of"]
 
 #: Digits three times: as they are, turned by a quarter, and dark on light. Three tasks with the same classes.
 DIGITS = ("digits", "digits-turned", "digits-inverted")
@@ -40,8 +41,19 @@ def title_of(name: str) -> str:
     return _TITLES[name]
 
 
+def described(config: dict[str, Any], name: str = "data") -> str:
+    """A task of a trial and how much of it is used, for findings.
+
+    >>> described({"data": "mnist", "limit": 2000})
+    'MNIST, 2,000 training rows'
+    """
+    title, limit = _TITLES[config[name]], config.get("limit")
+    return title if limit is None else f"{title}, {limit:,} training rows"
+
+
+@lru_cache(maxsize=32)
 def load_task(name: str, split: Literal["train", "test"], limit: int | None = None) -> Dataset:
-    """One split of a task, at most ``limit`` rows: always the same ones.
+    """One split of a task, at most ``limit`` rows: always the same ones. Kept in memory for the next trial.
 
     Examples
     --------

@@ -55,9 +55,9 @@ def settings_of(size: str, data: str, model: str) -> dict[str, Any]:
                 "limit": 64, "test_limit": 24, "length": 12, "samples": 6}  # fmt: skip
     common = {"model": model, "weights": "random", "changes": _CHANGES[model], "rate": 5e-4 if text else 1e-3}
     if text:
-        return {**common, "epochs": 4, "batch": 32, "limit": 2000, "test_limit": 500, "length": 24, "samples": 48}
-    rows = {"limit": None, "test_limit": None} if data == "digits" else {"limit": 2000, "test_limit": 500}
-    return {**common, "epochs": 12 if data == "digits" else 6, "batch": 64, "length": 24, "samples": 64, **rows}
+        return {**common, "epochs": 4, "batch": 32, "limit": 2000, "test_limit": 400, "length": 24, "samples": 48}
+    rows = {"limit": None, "test_limit": None} if data == "digits" else {"limit": 2000, "test_limit": 400}
+    return {**common, "epochs": 10 if data == "digits" else 6, "batch": 64, "length": 24, "samples": 64, **rows}
 
 
 def trial(config: dict[str, Any]) -> dict[str, Any]:
