@@ -78,7 +78,7 @@ lock: ## resolve all versions anew into requirements.lock
 	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
 	.venv-lock/bin/pip install -qq torch==2.13.0 scikit-build-core nanobind cmake ninja
 	PATH="$(CURDIR)/.venv-lock/bin:$$PATH" .venv-lock/bin/pip install -qq --no-build-isolation torch==2.13.0 \
-	  ".[graphs,robustness,hub,test,docs,dev]"
+	  ".[graphs,robustness,hub,ray,test,docs,dev]"
 	{ sed -n '/^#/p' requirements.lock; .venv-lock/bin/pip freeze --exclude geoattn | sed 's/+cpu$$//'; } > requirements.lock.new
 	mv requirements.lock.new requirements.lock && rm -rf .venv-lock
 

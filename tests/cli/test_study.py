@@ -12,6 +12,8 @@ from typer.testing import CliRunner, Result
 
 from geoattn.cli.study import study
 from geoattn.errors import GeoattnError
+from geoattn.runs.store import Store
+from geoattn.studies.study import find_study
 
 
 def run(*args: Any) -> Result:
@@ -21,14 +23,98 @@ def run(*args: Any) -> Result:
 
 
 def test_run_status_verify(tmp_path: Path) -> None:
-    before = run("table1", "status", "--out", tmp_path / "s", "--json")
-    assert json.loads(before.stdout)["waiting"] == 4
-    done = run("table1", "--size", "smoke", "--out", tmp_path / "s")
+    folder = tmp_path / "s"
+    before = json.loads(run("table1", "status", "--out", folder, "--json").stdout)
+    assert before["waiting"] == before["total"] > 0
+    assert "are missing: run the study" in run("table1", "verify", "--out", folder).stdout
+    done = run("table1", "--size", "smoke", "--out", folder)
     assert done.exit_code == 0, done.output
     assert "table1.csv" in done.stdout
-    assert "4 done" in run("table1", "status", "--out", tmp_path / "s").stdout
-    checked = run("table1", "verify", "--out", tmp_path / "s", "--limit", "1")
-    assert "1 trials done again: all equal" in checked.stdout
+    assert f"{before['total']} done" in run("table1", "status", "--out", folder).stdout
+    checked = run("table1", "verify", "--out", folder, "--redo", "1")
+    assert (checked.exit_code, "byte for byte; 1 trials done again: all equal" in checked.stdout) == (0, True)
+
+
+@pytest.fixture
+def finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A study of three trials, of which one may fail."""
+    from geoattn.studies import study as module
+    from tests.studies import squares
+
+    monkeypatch.setitem(module.STUDIES, "squares", squares.__name__)
+    monkeypatch.setenv("GEOATTN_TEST_CURE", str(tmp_path / "cure"))
+    return tmp_path / "s"
+
+
+def test_failures_are_listed_and_retried_on_request(finished: Path, tmp_path: Path) -> None:
+    assert "1 of 3 trials failed" in str(run("squares", "--out", finished).exception)
+    status = run("squares", "status", "--out", finished).stdout
+    assert "2 done, 0 running, 1 failed" in status
+    assert 'failed: {"x": 2, "bad": true}: ValueError: not yet' in status
+    (tmp_path / "cure").write_text("")
+    assert "1 of 3 trials failed" in str(run("squares", "--out", finished).exception)
+    assert run("squares", "--out", finished, "--retry").exit_code == 0
+    assert run("squares", "verify", "--out", finished, "--redo", "3").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        ("squares.csv", "2,4", "2,5", r"line 4 says '2,5', the trials say '2,4'"),
+        ("squares.json", '"difference": 1', '"difference": 2', "is not what the trials give: line"),
+        ("squares.json", "{", "", "cannot be read"),
+    ],
+)
+def test_verify_finds_a_table_that_was_touched(
+    finished: Path, tmp_path: Path, name: str, old: str, new: str, message: str
+) -> None:
+    (tmp_path / "cure").write_text("")
+    assert run("squares", "--out", finished).exit_code == 0
+    path = finished / name
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new, 1))
+    checked = run("squares", "verify", "--out", finished)
+    assert checked.exit_code == 1
+    assert message in checked.stdout
+    assert run("squares", "--out", finished).exit_code == 0  # writes it anew
+    assert run("squares", "verify", "--out", finished).exit_code == 0
+
+
+def test_verify_finds_a_result_that_no_trial_gives(finished: Path, tmp_path: Path) -> None:
+    (tmp_path / "cure").write_text("")
+    store = Store(finished, "squares", 1)
+    store.plan("smoke", find_study("squares").configs("smoke"))
+    store.write({"x": 1}, {"square": 7})
+    assert run("squares", "--out", finished).exit_code == 0
+    assert run("squares", "verify", "--out", finished).exit_code == 0  # the table is what the trials give
+    checked = run("squares", "verify", "--out", finished, "--redo", "3")
+    assert (checked.exit_code, "stored {'square': 7}, now {'square': 1}" in checked.stdout) == (1, True)
+
+
+def test_a_damaged_trial_is_mentioned_in_one_line(finished: Path, tmp_path: Path) -> None:
+    (tmp_path / "cure").write_text("")
+    run("squares", "--out", finished)
+    table = (finished / "squares.csv").read_bytes()
+    path = next((finished / "results").iterdir())
+    path.write_text("{")
+    assert f"damaged: {path.stem}" in run("squares", "status", "--out", finished).stdout
+    assert "1 of 3 trials are missing, 1 of them damaged" in run("squares", "verify", "--out", finished).stdout
+    again = run("squares", "--out", finished)
+    assert again.exit_code == 0
+    assert again.stderr.startswith("geoattn: note: 1 results in")
+    assert again.stderr.count("\n") == 1
+    assert (finished / "squares.csv").read_bytes() == table
+
+
+def test_findings_carry_their_provenance_without_times_and_paths(finished: Path, tmp_path: Path) -> None:
+    (tmp_path / "cure").write_text("")
+    run("squares", "--out", finished)
+    text = (finished / "squares.json").read_text()
+    about = json.loads(text)
+    assert (about["study"], about["version"], about["size"], about["trials"]) == ("squares", 1, "smoke", 3)
+    assert set(about["provenance"]["table"]) == {"geoattn", "torch", "numpy", "python", "platform"}
+    assert about["provenance"]["trials"] == [about["provenance"]["table"]]
+    assert str(tmp_path) not in text
 
 
 @pytest.mark.parametrize(
@@ -38,6 +124,9 @@ def test_run_status_verify(tmp_path: Path) -> None:
         (["table7", "--out", "x"], "unknown study"),
         (["table1", "dance", "--out", "x"], "run, status or verify"),
         (["table1", "--size", "huge", "--out", "x"], "size must be"),
+        (["table1", "--backend", "moon", "--out", "x"], "backend must be local or ray"),
+        (["table1", "--address", "auto", "--out", "x"], "that of a Ray cluster"),
+        (["table1", "verify", "--redo", "-1", "--out", "x"], "--redo"),
     ],
 )
 def test_bad_values(args: list[str], message: str) -> None:

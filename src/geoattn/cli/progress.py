@@ -15,8 +15,9 @@ _PATIENCE = 1.0  # seconds before the bar appears
 class LateProgress:
     """Call `update` as often as you like; shows nothing for short work or when stderr is not a terminal."""
 
-    def __init__(self, total: int, label: str, unit: str = "edges") -> None:
+    def __init__(self, total: int, label: str, unit: str = "edges", period: float = 30.0) -> None:
         self._total, self._label, self._unit = max(total, 1), label, unit
+        self._period = period  # seconds over which the speed is estimated: longer for steps that take minutes
         self._bar: Any = None
         self._task: Any = None
 
@@ -48,7 +49,7 @@ class LateProgress:
         self._bar = Progress(
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(f"{self._unit},"),
             TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
-            console=Console(stderr=True), transient=True,
+            console=Console(stderr=True), transient=True, speed_estimate_period=self._period,
         )  # fmt: skip
         self._task = self._bar.add_task(self._label, total=self._total)
         self._bar.start()

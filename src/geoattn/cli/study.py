@@ -3,54 +3,157 @@
 from __future__ import annotations
 
 import json
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from geoattn.errors import GeoattnError
+from geoattn.cli.printable import printable
+from geoattn.cli.progress import LateProgress
+from geoattn.errors import GeoattnError, GeoattnWarning
 
 __all__ = ["study"]
 
+_ACTIONS = ("run", "status", "verify")
+_DAY = 86400.0
+
 
 def study(
-    name: Annotated[str, typer.Argument(help="table1.")],
-    action: Annotated[str, typer.Argument(help="run, status, or verify (do finished trials once more).")] = "run",
-    size: Annotated[str, typer.Option(help="smoke (seconds), small (an hour) or paper (the paper's own).")] = "smoke",
+    name: Annotated[str, typer.Argument(help="A study (table1, fig4, ...), or ledger: all claims and what came out.")],
+    action: Annotated[
+        str, typer.Argument(help="run, status, or verify: derive the table from the stored trials and compare.")
+    ] = "run",
+    size: Annotated[
+        str | None,
+        typer.Option(
+            help="smoke (seconds), small (hours) or paper (the paper's own). Default: that of the folder, else smoke.",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the trials; run it again to go on.", show_default=False)
     ] = None,
-    workers: Annotated[int, typer.Option(help="Processes.")] = 1,
-    limit: Annotated[int | None, typer.Option(help="verify: at most so many trials.", show_default=False)] = None,
+    backend: Annotated[str, typer.Option(help="local (processes of this machine) or ray (a cluster).")] = "local",
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Trials at a time. Default: 1; with ray all processors of the cluster.", show_default=False),
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a running Ray cluster, as host:port or auto. Default: one of its own.", show_default=False
+        ),
+    ] = None,
+    retry: Annotated[bool, typer.Option("--retry", help="Try the failed trials again.")] = False,
+    reuse: Annotated[
+        Path | None,
+        typer.Option(help="Folder of another study with the same trials (table1 for fig4), to take results from."),
+    ] = None,
+    redo: Annotated[int, typer.Option(help="verify: do so many trials once more and compare the results.")] = 0,
+    results: Annotated[Path, typer.Option(help="ledger: the folder of all results.")] = Path("results"),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
-    """Do the trials of a study and write its table, its figure and a verdict on each claim."""
+    """Do the trials of a study and write its table, its figure and a verdict on each claim.
+
+    Killed? The same command goes on where it was. `ledger --out docs/claims.md` writes the claims ledger.
+    """
+    if name == "ledger":
+        _ledger(results, out)
+        return
     if out is None:
         raise GeoattnError("--out is needed: the folder of the trials.")
-    if action not in ("run", "status", "verify"):
+    if action not in _ACTIONS:
         raise GeoattnError(f"expected run, status or verify; got {action!r}.")
-    from geoattn.runs.local import verify
+    if redo < 0:
+        raise GeoattnError(f"--redo must not be negative; got {redo}.")
     from geoattn.runs.store import Store
-    from geoattn.studies.study import as_plain, find_study, run_study
+    from geoattn.studies.study import find_study, run_study
 
     chosen = find_study(name)
+    size = size or _size_of(out)
     configs, store = chosen.configs(size), Store(out, chosen.name, chosen.version)
-    if action == "run":
-        findings = run_study(chosen, size, out, workers=workers)
-        lines = [f"{f.data}: {f.claim}: {f.verdict} ({f.difference:+.4f}, {f.trials} pairs)" for f in findings]
-        _say(
-            [as_plain(f) for f in findings], [*lines, f"written to {out}: {name}.csv, {name}.png, {name}.json"], as_json
-        )
-    elif action == "status":
-        s = store.status(configs)
-        counts = {"total": s.total, "done": s.done, "running": s.running, "failed": s.failed, "waiting": s.waiting}
-        _say(counts, [", ".join(f"{v} {k}" for k, v in counts.items())], as_json)
+    if action == "status":
+        _status(store, configs, as_json)
+    elif action == "verify":
+        _verify(chosen, size, store, redo, as_json)
     else:
-        findings = verify(store, configs, chosen.trial, limit=limit)
-        done = min(store.status(configs).done, limit or len(configs))
-        _say({"compared": done, "different": findings}, findings or [f"{done} trials done again: all equal"], as_json)
-        if findings:
-            raise typer.Exit(1)
+        bar = LateProgress(len(configs), printable(name), unit="trials", period=_DAY)
+        with _notes(), bar:
+            findings = run_study(
+                chosen, size, out, backend=backend, workers=workers, address=address, retry=retry, reuse=reuse,
+                progress=lambda s: bar.update(s.finished),
+            )  # fmt: skip
+        from geoattn.studies.output import as_plain
+
+        lines = [f"{f.data}: {f.claim}: {f.verdict} ({f.difference:+.4f}, {f.trials} pairs)" for f in findings]
+        lines.append(f"written to {out}: {name}.csv, {name}.png, {name}.json")
+        _say([as_plain(f) for f in findings], lines, as_json)
+
+
+def _size_of(out: Path) -> str:
+    try:
+        return str(json.loads((out / "trials.json").read_bytes())["size"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "smoke"
+
+
+def _status(store: Any, configs: list[dict[str, Any]], as_json: bool) -> None:
+    s = store.status(configs)
+    counts: dict[str, Any] = {"total": s.total, "done": s.done, "running": s.running, "failed": s.failed,
+                              "damaged": s.damaged, "waiting": s.waiting}  # fmt: skip
+    failed = [{"config": config, "error": why} for config, why in store.failures(configs)]
+    lines = [", ".join(f"{v} {k}" for k, v in counts.items())]
+    lines += [f"failed: {json.dumps(one['config'])}: {one['error']}" for one in failed]
+    lines += [f"damaged: {store.key(config)}" for config in configs if store.is_damaged(config)]
+    _say({**counts, "failures": failed}, lines, as_json)
+
+
+def _verify(chosen: Any, size: str, store: Any, redo: int, as_json: bool) -> None:
+    from geoattn.runs.drive import compare_again
+    from geoattn.studies.output import check_output
+
+    found = check_output(chosen, size, store)
+    configs = chosen.configs(size)
+    redo = min(redo, store.status(configs).done)
+    found += compare_again(store, configs, chosen.trial, limit=redo) if redo else []
+    good = f"{len(configs)} trials give {chosen.name}.csv and {chosen.name}.json, byte for byte"
+    lines = found or [good + (f"; {redo} trials done again: all equal" if redo else "")]
+    _say({"trials": len(configs), "done_again": redo, "different": found}, lines, as_json)
+    if found:
+        raise typer.Exit(1)
+
+
+def _ledger(results: Path, out: Path | None) -> None:
+    from geoattn.curvature.result import write_atomically
+    from geoattn.studies.ledger import claims_page
+
+    page = claims_page(results)
+    if out is None:
+        print(page, end="")
+        return
+    write_atomically(out, lambda file: file.write(page.encode()))
+    print(f"written to {out}")
+
+
+@contextmanager
+def _notes() -> Iterator[None]:
+    """Our warnings as one line each, when they come."""
+    with warnings.catch_warnings():
+        before = warnings.showwarning
+
+        def show(message: Any, category: Any, *place: Any, **more: Any) -> None:
+            if issubclass(category, GeoattnWarning):
+                print(f"geoattn: note: {printable(str(message))}", file=sys.stderr)
+            else:
+                before(message, category, *place, **more)
+
+        warnings.simplefilter("always", GeoattnWarning)
+        warnings.showwarning = show
+        yield
 
 
 def _say(content: Any, lines: list[str], as_json: bool) -> None:

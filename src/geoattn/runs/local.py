@@ -1,136 +1,121 @@
-"""Run the trials of a store with processes of this machine."""
+"""Do the trials of a store with processes of this machine."""
 
 from __future__ import annotations
 
-import importlib
 import json
+import os
+import signal
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from geoattn.errors import GeoattnError
 from geoattn.runs.store import Status, Store
+from geoattn.runs.trial import THREAD_SETTINGS, Trial, do_trial, find_trial
 
-__all__ = ["run_trials", "verify", "work"]
+__all__ = ["run_here", "work"]
 
-_PATIENCE = 3  # rounds in which workers died and nothing was finished
+_CANNOT_STORE = 74  # exit code of a worker whose result could not be written (EX_IOERR)
+_LOOK = 0.2  # seconds between looks at the workers
 
-Trial = Callable[[dict[str, Any]], Any]
+Progress = Callable[[Status], object] | None
 
 
-def run_trials(
-    store: Store,
-    size: str,
-    configs: list[dict[str, Any]],
-    trial: str,
-    *,
-    workers: int = 1,
-    progress: Callable[[Status], object] | None = None,
-) -> list[Any]:
-    """Do what is not done yet, and return all results in order.
+def run_here(store: Store, configs: list[dict[str, Any]], trial: str, workers: int, progress: Progress) -> None:
+    """One round: with one worker in this process, else in processes of their own, which may be killed."""
+    if workers == 1:
+        work(store, configs, find_trial(trial), progress)
+    else:
+        _spawn(store, trial, workers, configs, progress)
 
-    ``trial`` names a function as ``module:function``. With one worker it runs here; with more, in processes of their
-    own, which may be killed: what they were at is done again. Two drivers on one folder share the work. A trial that
-    raises is an error at the end, when all others are done.
+
+def work(store: Store, configs: list[dict[str, Any]], function: Trial, progress: Progress = None) -> None:
+    """Do every trial that nobody did or does, one after the other.
+
+    Those at which processes died come last, so that one that kills its process does not stop the rest. A result that
+    cannot be written is an error: to go on would be to compute for nothing.
     """
-    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-        raise GeoattnError(f"workers must be at least 1; got {workers!r}.")
-    find_trial(trial)
-    store.plan(size, configs)
-    store.forget_failures()
-    idle = 0
-    while True:
-        before = store.status(configs)
-        if before.done + before.failed == before.total:
-            break
-        if workers == 1:
-            work(store, configs, find_trial(trial), progress)
-        else:
-            _spawn(store, trial, workers, configs, progress)
-        after = store.status(configs)
-        idle = idle + 1 if after.done + after.failed == before.done + before.failed and not after.running else 0
-        if idle == _PATIENCE:
-            raise GeoattnError(f"workers died {idle} times without finishing a trial; see what they printed.")
-        if after.running:  # another driver is at the rest
-            import time
-
-            time.sleep(0.2)
-    bad = [config for config in configs if store.failure(config) is not None and store.read(config) is None]
-    if bad:
-        raise GeoattnError(
-            f"{len(bad)} of {len(configs)} trials failed; first {json.dumps(bad[0])}: {store.failure(bad[0])}"
-        )
-    return [store.read(config) for config in configs]
-
-
-def work(
-    store: Store,
-    configs: list[dict[str, Any]],
-    trial: Trial,
-    progress: Callable[[Status], object] | None = None,
-) -> None:
-    """Do every trial that nobody did or does, one after the other."""
-    for config in configs:
-        if store.read(config) is not None or store.failure(config) is not None:
+    for config in sorted(configs, key=store.deaths):
+        if store.is_done(config) or store.failure(config) is not None:
             continue
         with store.claim(config) as mine:
             if not mine:
                 continue
-            try:
-                store.write(config, trial(config))
-            except Exception as error:
-                store.fail(config, f"{type(error).__name__}: {error}")
+            result, error = do_trial(function, config)
+            if error is None:
+                error = _write(store, config, result)
+            if error is not None:
+                store.fail(config, error)
         if progress is not None:
             progress(store.status(configs))
 
 
-def verify(store: Store, configs: list[dict[str, Any]], trial: str, *, limit: int | None = None) -> list[str]:
-    """Do finished trials once more and compare; returns a sentence for each that differs, none when all is well."""
-    function, findings = find_trial(trial), []
-    done = [config for config in configs if store.read(config) is not None]
-    for config in done[:limit]:
-        again = json.loads(json.dumps(function(config)))
-        if again != store.read(config):
-            findings.append(f"{store.key(config)} {json.dumps(config)}: stored {store.read(config)}, now {again}")
-    return findings
-
-
-def find_trial(name: str) -> Trial:
-    """The function behind ``module:function``."""
-    module, _, function = name.partition(":")
+def _write(store: Store, config: dict[str, Any], result: Any) -> str | None:
+    """Write a result; one that is no plain JSON is the trial's fault, and its failure."""
     try:
-        return getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, ValueError):
-        raise GeoattnError(f"no trial function {name!r}; expected module:function.") from None
+        json.dumps(result, allow_nan=False)
+        if result is None:
+            raise ValueError("a trial must return something; got None")
+    except (TypeError, ValueError) as error:
+        return f"results must be plain JSON: {error}"
+    store.write(config, result)
+    return None
 
 
-def _spawn(store: Store, trial: str, workers: int, configs: list[dict[str, Any]], progress: Any) -> None:
+def _spawn(store: Store, trial: str, workers: int, configs: list[dict[str, Any]], progress: Progress) -> None:
     """Start workers and wait until all have ended, whatever way."""
     command = [sys.executable, "-m", "geoattn.runs.local", str(store.folder), store.study, str(store.version), trial]
-    running = [subprocess.Popen(command) for _ in range(workers)]
+    environment = {**os.environ, **dict.fromkeys(THREAD_SETTINGS, "1")}
+    said = [tempfile.TemporaryFile() for _ in range(workers)]
+    running = [
+        # A pipe that nobody writes to: it ends when this process ends, and with it the worker.
+        subprocess.Popen(
+            [*command, "watch"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=file, env=environment
+        )
+        for file in said
+    ]
     try:
         while any(worker.poll() is None for worker in running):
             for worker in running:
-                try:
-                    worker.wait(0.2)
-                except subprocess.TimeoutExpired:
-                    pass
+                if worker.poll() is None:
+                    try:
+                        worker.wait(_LOOK)
+                    except subprocess.TimeoutExpired:
+                        pass
+                    break
             if progress is not None:
                 progress(store.status(configs))
+        for worker, file in zip(running, said, strict=True):
+            if worker.returncode == _CANNOT_STORE:
+                file.seek(0)
+                raise GeoattnError(file.read().decode(errors="replace").strip().splitlines()[-1])
     finally:
-        for worker in running:  # Ctrl-C: our own children only
-            if worker.poll() is None:
+        for worker, file in zip(running, said, strict=True):
+            if worker.poll() is None:  # Ctrl-C: our own children only
                 worker.kill()
                 worker.wait()
+            if worker.stdin is not None:
+                worker.stdin.close()
+            file.close()
 
 
-def _main(folder: str, study: str, version: str, trial: str) -> None:
-    """One worker."""
+def _main(folder: str, study: str, version: str, trial: str, watch: str = "") -> int:
+    """One worker. With ``watch`` it ends when its standard input does: with the driver, however that ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle
+    if watch:
+        threading.Thread(target=lambda: (sys.stdin.buffer.read(), os._exit(1)), daemon=True).start()
     store = Store(folder, study, int(version))
-    work(store, json.loads(Path(folder, "trials.json").read_text())["configs"], find_trial(trial))
+    try:
+        work(store, json.loads(Path(folder, "trials.json").read_text())["configs"], find_trial(trial))
+    except GeoattnError as error:
+        sys.stderr.write(f"{error}\n")
+        return _CANNOT_STORE
+    return 0
 
 
 if __name__ == "__main__":
-    _main(*sys.argv[1:])
+    sys.exit(_main(*sys.argv[1:]))

@@ -4,16 +4,18 @@
     DIR/results/KEY.json       configuration and result of one trial; KEY is a hash of configuration, study and version
     DIR/claims/KEY.lock        held with flock while a process works on the trial: the kernel lets go when it dies
     DIR/failures/KEY.json      what went wrong, until the trial succeeds
+    DIR/damaged/KEY.json       a result that could not be read; its trial was done again
+    DIR/version-1/             plan, table and figure of an earlier version of the study; its results stay in results/
 
 A trial is a pure function of its configuration, so results carry no times and no paths.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,9 +23,15 @@ from pathlib import Path
 from typing import Any
 
 from geoattn.curvature.result import write_atomically
-from geoattn.errors import GeoattnError
+from geoattn.errors import GeoattnError, GeoattnWarning
+from geoattn.runs.claims import Claims
+from geoattn.runs.versions import versions
 
-__all__ = ["Status", "Store", "trial_key"]
+__all__ = ["DamagedTrialError", "Status", "Store", "trial_key"]
+
+
+class DamagedTrialError(GeoattnError):
+    """A result that is there and cannot be trusted."""
 
 
 def trial_key(study: str, version: int, config: dict[str, Any]) -> str:
@@ -37,24 +45,29 @@ def trial_key(study: str, version: int, config: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Status:
-    """How far a store is: numbers of trials."""
+    """How far a store is: numbers of trials. The damaged ones are done again by the next run."""
 
     total: int
     done: int
     running: int
     failed: int
+    damaged: int = 0
 
     @property
     def waiting(self) -> int:
-        """Neither done, nor running, nor failed."""
-        return self.total - self.done - self.running - self.failed
+        """None of the others."""
+        return self.total - self.done - self.running - self.failed - self.damaged
+
+    @property
+    def finished(self) -> int:
+        """Done or failed: nothing is left to do for them."""
+        return self.done + self.failed
 
 
 class Store:
     """The folder of one study at one version.
 
-    Claims are kernel locks (flock): kill -9 of a worker frees its trial at once, and a claim is never stale. They hold
-    between processes of one machine, and on file systems that share locks.
+    Claims are kernel locks: kill -9 of a worker frees its trial at once, and a claim is never stale.
 
     Examples
     --------
@@ -73,49 +86,124 @@ class Store:
 
     def __init__(self, folder: str | os.PathLike[str], study: str, version: int) -> None:
         self.folder, self.study, self.version = Path(folder), study, version
+        self._claims = Claims(self.folder / "claims")
+        self._good: dict[str, tuple[int, int]] = {}  # results whose checksum was right: time and size of the file
 
     def key(self, config: dict[str, Any]) -> str:
         """Name of a trial."""
         return trial_key(self.study, self.version, config)
 
     def plan(self, size: str, configs: list[dict[str, Any]]) -> None:
-        """Write down what is to be done; a folder of another study, version or size is an error."""
+        """Write down what is to be done.
+
+        A folder of another study or size is an error. For a new version of the study all trials are done anew, beside
+        the old results. A list that grew or shrank keeps the results of the trials that stay.
+        """
         about = {"study": self.study, "version": self.version, "size": size, "configs": configs}
+        wanted = json.loads(_canonical(about))
         path = self.folder / "trials.json"
-        if path.exists():
-            if json.loads(path.read_text()) != json.loads(_canonical(about)):
-                raise GeoattnError(f"{self.folder} holds another study, version or size; choose another folder.")
+        if self._planned() == wanted:
             return
-        if self.folder.exists() and any(self.folder.iterdir()):
+        if not path.exists() and self._holds_other_things():
             raise GeoattnError(f"{self.folder} is not empty and holds no study; choose another folder.")
-        write_atomically(path, lambda file: file.write(_canonical(about)))
+        with self._claims.hold("plan"):
+            before = self._planned()
+            if before == wanted:
+                return
+            if before is not None and before.get("study") != self.study:
+                raise GeoattnError(f"{self.folder} holds study {before.get('study')}; choose another folder.")
+            if before is not None and before.get("size") != size:
+                raise GeoattnError(
+                    f"{self.folder} holds size {before.get('size')} of {self.study}, not {size}; choose another folder."
+                )
+            if before is None and path.exists():
+                kept = _set_aside(path, self.folder / "damaged")
+                _mention(f"{path} was damaged: kept as {kept}, written anew.")
+            elif before is not None and before["version"] != self.version:
+                self._put_away(before["version"])
+            write_atomically(path, lambda file: file.write(_canonical(about)))
+
+    def _planned(self) -> dict[str, Any] | None:
+        """What trials.json says; None when there is none, or one that cannot be read."""
+        try:
+            content = json.loads((self.folder / "trials.json").read_bytes())
+            return content if isinstance(content, dict) and "version" in content else None
+        except (OSError, ValueError):
+            return None
+
+    def _holds_other_things(self) -> bool:
+        if not self.folder.exists():
+            return False
+        if not self.folder.is_dir():
+            raise GeoattnError(f"{self.folder} must be a folder; it is a file.")
+        return any(entry.name not in ("claims", "damaged") for entry in self.folder.iterdir())
+
+    def _put_away(self, version: int) -> None:
+        """Plan, table and figure of another version go to a folder of their own."""
+        folder = self.folder / f"version-{version}"
+        for name in ("trials.json", *(f"{self.study}.{kind}" for kind in ("csv", "json", "png"))):
+            if (self.folder / name).exists():
+                _set_aside(self.folder / name, folder)
+        _mention(
+            f"{self.folder} holds version {version} of {self.study}, this is version {self.version}: its results stay"
+            f" under their own keys, its table is in {folder}, and all trials are done for the new version."
+        )
 
     def read(self, config: dict[str, Any]) -> Any:
         """The result of a trial, or None; one that was damaged is an error."""
-        path = self.folder / "results" / f"{self.key(config)}.json"
+        content = self.content(config)
+        return None if content is None else content["result"]
+
+    def content(self, config: dict[str, Any]) -> dict[str, Any] | None:
+        """All of a trial's file: config, version, result, checksum, made_with."""
+        path = self._result(config)
         try:
-            content = json.loads(path.read_text())
-            good = content["checksum"] == _checksum(content["result"])
+            before = path.stat()
+            content = json.loads(path.read_bytes())
+            same = content["config"] == json.loads(_canonical(config))
+            good = same and content["checksum"] == _checksum(content["result"])
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise GeoattnError(f"cannot read {path}: {error.strerror or error}.") from None
         except (ValueError, KeyError, TypeError):
-            good, content = False, {}
-        if not good:
-            raise GeoattnError(f"{path} is damaged; remove it and run the study again.")
-        return content["result"]
+            good, content, before = False, {}, None
+        if not good or before is None:
+            raise DamagedTrialError(f"{path} is damaged: the next run keeps it aside and does the trial again.")
+        self._good[path.name] = (before.st_mtime_ns, before.st_size)
+        return content
+
+    def is_done(self, config: dict[str, Any]) -> bool:
+        """Whether a good result is there; a file is read once, then only looked at."""
+        path = self._result(config)
+        try:
+            now = path.stat()
+        except OSError:
+            return False
+        if self._good.get(path.name) == (now.st_mtime_ns, now.st_size):
+            return True
+        try:
+            return self.read(config) is not None
+        except DamagedTrialError:
+            return False
+
+    def is_damaged(self, config: dict[str, Any]) -> bool:
+        """Whether a result is there that cannot be read."""
+        return not self.is_done(config) and self._result(config).exists()
 
     def write(self, config: dict[str, Any], result: Any) -> None:
         """Write a result, once: a second one must be equal."""
         before = self.read(config)
         plain = json.loads(_canonical(result))
+        if plain is None:
+            raise GeoattnError("a trial must return something; got None.")
         if before is not None:
             if before != plain:
                 raise GeoattnError(f"trial {self.key(config)} has another result already: it is no pure function.")
             return
         content = {"config": config, "version": self.version, "result": plain, "checksum": _checksum(plain)}
-        write_atomically(
-            self.folder / "results" / f"{self.key(config)}.json", lambda file: file.write(_canonical(content))
-        )
+        content["made_with"] = versions()
+        write_atomically(self._result(config), lambda file: file.write(_canonical(content)))
         self._failure(config).unlink(missing_ok=True)
 
     def fail(self, config: dict[str, Any], message: str) -> None:
@@ -125,57 +213,86 @@ class Store:
 
     def failure(self, config: dict[str, Any]) -> str | None:
         """Why a trial failed, if it did."""
-        path = self._failure(config)
-        return json.loads(path.read_text())["error"] if path.exists() else None
+        try:
+            return str(json.loads(self._failure(config).read_bytes())["error"])
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError):
+            return "it failed, and the note of why is damaged"
 
-    def forget_failures(self) -> None:
+    def failures(self, configs: list[dict[str, Any]]) -> list[tuple[dict[str, Any], str]]:
+        """(configuration, why) of the trials that failed."""
+        found = ((c, self.failure(c)) for c in configs if not self.is_done(c))
+        return [(config, why) for config, why in found if why is not None]
+
+    def forget_failures(self, configs: list[dict[str, Any]]) -> None:
         """Failed trials may be tried again."""
-        for path in (self.folder / "failures").glob("*.json"):
-            path.unlink(missing_ok=True)
+        for config in configs:
+            if self._failure(config).exists():
+                with self._claims.hold(self.key(config), wait=False) as held:
+                    if held is not None:
+                        held.clear()
+                        self._failure(config).unlink(missing_ok=True)
 
     @contextmanager
     def claim(self, config: dict[str, Any]) -> Iterator[bool]:
-        """True inside the block if the trial is this process's to do: not done, and nobody else is at it."""
-        path = self.folder / "claims" / f"{self.key(config)}.lock"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+        """True inside the block if the trial is this process's to do: not done, and nobody else is at it.
+
+        What a killed process left is cleared away: half-written files, and a damaged result, which is kept aside.
+        """
+        with self._claims.hold(self.key(config), wait=False) as held:
+            if held is None or self.is_done(config):  # after the lock: another may have finished it in between
                 yield False
                 return
-            yield self.read(config) is None  # after the lock: another may have finished it in between
-        finally:
-            os.close(handle)  # lets go of the lock
+            path = self._result(config)
+            if path.exists():
+                _set_aside(path, self.folder / "damaged")
+            for half in path.parent.glob(f".{path.name}.*.part"):
+                half.unlink(missing_ok=True)
+            with held.attempt():
+                yield True
+
+    def deaths(self, config: dict[str, Any]) -> int:
+        """How many processes died in a row while they were at the trial."""
+        return self._claims.deaths(self.key(config))
 
     def status(self, configs: list[dict[str, Any]]) -> Status:
-        """How many trials are done, running and failed."""
-        done = running = failed = 0
+        """How many trials are done, running, failed and damaged."""
+        done = running = failed = damaged = 0
         for config in configs:
-            if self.read(config) is not None:
+            if self.is_done(config):
                 done += 1
-            elif self._is_claimed(config):
+            elif self._claims.is_held(self.key(config)):
                 running += 1
             elif self._failure(config).exists():
                 failed += 1
-        return Status(len(configs), done, running, failed)
+            elif self._result(config).exists():
+                damaged += 1
+        return Status(len(configs), done, running, failed, damaged)
 
-    def _is_claimed(self, config: dict[str, Any]) -> bool:
-        path = self.folder / "claims" / f"{self.key(config)}.lock"
-        if not path.exists():
-            return False
-        handle = os.open(path, os.O_RDWR)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return False
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(handle)
+    def _result(self, config: dict[str, Any]) -> Path:
+        return self.folder / "results" / f"{self.key(config)}.json"
 
     def _failure(self, config: dict[str, Any]) -> Path:
         return self.folder / "failures" / f"{self.key(config)}.json"
+
+
+def _set_aside(path: Path, folder: Path) -> Path:
+    """Move a file to a folder, beside what is there already."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        target, number = folder / path.name, 1
+        while target.exists():
+            number += 1
+            target = folder / f"{path.stem}.{number}{path.suffix}"
+        os.replace(path, target)
+    except OSError as error:
+        raise GeoattnError(f"cannot move {path} to {folder}: {error.strerror or error}.") from None
+    return target
+
+
+def _mention(message: str) -> None:
+    warnings.warn(message, GeoattnWarning, stacklevel=2)
 
 
 def _canonical(content: Any) -> bytes:

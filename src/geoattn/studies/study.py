@@ -13,17 +13,33 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from geoattn.curvature.result import write_atomically
 from geoattn.errors import GeoattnError
-from geoattn.runs.local import run_trials
+from geoattn.runs.drive import run_trials
 from geoattn.runs.store import Status, Store
+from geoattn.studies.output import as_plain, write_output
 
 __all__ = ["STUDIES", "Finding", "Study", "as_plain", "find_study", "interval", "judge", "run_study"]
 
 #: Studies by name, and the module of each; its ``STUDY`` is loaded when asked for.
 STUDIES = {
+    "appendix-c": "geoattn.studies.appendix_c",
+    "curvature-training": "geoattn.studies.curvature_training",
+    "fig10": "geoattn.studies.fig10",
+    "fig11": "geoattn.studies.fig11",
+    "fig12": "geoattn.studies.fig12",
+    "fig13": "geoattn.studies.fig13",
+    "fig14": "geoattn.studies.fig14",
+    "fig3": "geoattn.studies.fig3",
+    "fig4": "geoattn.studies.fig4",
+    "fig5": "geoattn.studies.fig5",
+    "fig6": "geoattn.studies.fig6",
+    "fig7": "geoattn.studies.fig7",
+    "fig8": "geoattn.studies.fig8",
+    "fig9": "geoattn.studies.fig9",
+    "lipschitz-growth": "geoattn.studies.lipschitz_growth",
     "mean-field": "geoattn.studies.mean_field",
     "phase-diagram": "geoattn.studies.phase_diagram",
+    "smoothness-curvature": "geoattn.studies.smoothness_curvature",
     "table1": "geoattn.studies.table1",
 }
 SIZES = ("smoke", "small", "paper")
@@ -55,8 +71,9 @@ class Study:
     """A study. ``trial`` names the trial function as ``module:function``; raise ``version`` when its results change.
 
     ``sizes`` maps smoke, small and paper to lists of configurations, ``table`` makes a data frame of (configuration,
-    result) pairs, ``figure`` a matplotlib figure and ``verdict`` the findings. ``paper`` (ricci, smoothness or mean-field),
-    ``place`` (where the paper makes the claim) and ``how`` (a sentence: how it was tested) go to the claims ledger.
+    result) pairs, ``figure`` a matplotlib figure and ``verdict`` the findings. ``paper`` (ricci, smoothness or
+    mean-field), ``place`` (where the paper makes the claim) and ``how`` (a sentence: how it was tested) go to the
+    claims ledger.
     """
 
     name: str
@@ -93,28 +110,45 @@ def run_study(
     size: str,
     out: str | os.PathLike[str],
     *,
-    workers: int = 1,
+    backend: str = "local",
+    workers: int | None = None,
+    address: str | None = None,
+    retry: bool = False,
     progress: Callable[[Status], object] | None = None,
+    reuse: str | os.PathLike[str] | None = None,
 ) -> list[Finding]:
     """Do all trials, then write NAME.csv, NAME.png and NAME.json (findings) beside them.
 
     ``out`` is the store: run it again to go on. The table has no times and no paths: the same trials, the same bytes.
+    ``backend``, ``workers``, ``address`` and ``retry`` are those of `run_trials`.
+    ``reuse`` is the store of another study with the same trial function: what it has done is not done again.
     """
     configs = study.configs(size)
     store = Store(out, study.name, study.version)
-    results = run_trials(store, size, configs, study.trial, workers=workers, progress=progress)
-    pairs = list(zip(configs, results, strict=True))
-    text = study.table(pairs).to_csv(index=False, lineterminator="\n").encode()
-    write_atomically(Path(out, f"{study.name}.csv"), lambda file: file.write(text))
-    findings = study.verdict(pairs)
-    about = {
-        "study": study.name, "version": study.version, "size": size, "findings": [as_plain(f) for f in findings],
-    }  # fmt: skip
-    data = (json.dumps(about, indent=1) + "\n").encode()
-    write_atomically(Path(out, f"{study.name}.json"), lambda file: file.write(data))
-    figure = study.figure(pairs)
-    write_atomically(Path(out, f"{study.name}.png"), lambda file: figure.savefig(file, format="png", dpi=120))
-    return findings
+    if reuse is not None:
+        store.plan(size, configs)
+        _take_over(study, store, configs, Path(reuse))
+    results = run_trials(
+        store, size, configs, study.trial, backend=backend, workers=workers, address=address, retry=retry,
+        progress=progress,
+    )  # fmt: skip
+    return write_output(study, size, store, list(zip(configs, results, strict=True)))
+
+
+def _take_over(study: Study, store: Store, configs: list[dict[str, Any]], folder: Path) -> None:
+    """Copy the results that another study has for these configurations: a trial is a pure function."""
+    try:
+        about = json.loads((folder / "trials.json").read_text())
+        other, version = find_study(about["study"]), about["version"]
+    except (OSError, ValueError, KeyError):
+        raise GeoattnError(f"{folder} holds no study to take results from.") from None
+    if (other.trial, version) != (study.trial, study.version):
+        raise GeoattnError(f"{folder} holds {other.name} version {version}, whose trials are not those of {study.name}.")
+    source = Store(folder, other.name, version)
+    for config in configs:
+        result = source.read(config)
+        if result is not None:
+            store.write(config, result)
 
 
 def interval(values: Float[np.ndarray, " k"]) -> tuple[float, float, float]:
@@ -140,8 +174,3 @@ def judge(claim: str, data: str, differences: Any, *, convention: str | None = N
     verdict = "replicated" if low > 0 else "contradicted" if high < 0 else "not replicated"
     return Finding(claim, data, mean, low, high, len(values), verdict, convention, measure)
 
-
-def as_plain(finding: Finding) -> dict[str, Any]:
-    """A finding for JSON: bounds that are not finite become null."""
-    content = dict(vars(finding))
-    return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in content.items()}
