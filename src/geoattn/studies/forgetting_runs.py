@@ -75,7 +75,7 @@ def text_pairs(size: str) -> list[tuple[str, str]]:
     return ordered_pairs(TEXTS) if size == "paper" else ordered_pairs(("sst2", "headlines"))
 
 
-_DIGITS = {"limit": 700, "epochs": 12}
+_DIGITS = {"limit": 700, "epochs": 10, "samples": 32}
 _SEEDS = {
     "smoke": lambda first: 2,
     "small": lambda first: 10 if first.startswith("digits") else 3,

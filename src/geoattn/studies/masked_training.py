@@ -60,9 +60,9 @@ def _settings(size: str, data: str) -> dict[str, Any]:
         return {**common, "epochs": 100, "stop_at": recipe.stop_at, "limit": None, "test_limit": None, "length": 128,
                 "samples": 1024}  # fmt: skip
     if data == "digits":
-        return {**common, "epochs": 20, "stop_at": recipe.stop_at, "limit": 1000, "test_limit": None, "length": 24,
-                "samples": 64, "rate": 1e-3, "changes": {"depth": 4}}  # fmt: skip
-    rows = {"limit": 2000, "test_limit": 400, "length": 24, "samples": 48}
+        return {**common, "epochs": 24, "stop_at": recipe.stop_at, "limit": 1000, "test_limit": 240, "length": 24,
+                "samples": 32, "rate": 1e-3, "changes": {"depth": 2}}  # fmt: skip
+    rows = {"limit": 2000, "test_limit": 300, "length": 24, "samples": 32}
     if is_text(data):
         return {**common, "epochs": 4, **rows, "batch": 32, "rate": 5e-4}
-    return {**common, "epochs": 5, **rows, "rate": 1e-3, "changes": {"depth": 4}}
+    return {**common, "epochs": 5, **rows, "limit": 1500, "rate": 1e-3, "changes": {"depth": 2}}

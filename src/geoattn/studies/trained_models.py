@@ -30,10 +30,10 @@ APPENDIX_E3 = {
 }
 _FGSM = {"images": 8 / 255, "texts": 0.05}
 _BASE = {"hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 128}
-_SMALL = {"num_hidden_layers": 4, "image_size": 32, "patch_size": 8, **_BASE}
+_SMALL = {"num_hidden_layers": 3, "image_size": 32, "patch_size": 8, **_BASE}
 _CHANGES = {
     "vit-b16": _SMALL, "deit-b16": _SMALL, "bert-tiny": {},
-    "electra-small": {"num_hidden_layers": 4, "hidden_size": 128, "intermediate_size": 512},
+    "electra-small": {"num_hidden_layers": 3, "hidden_size": 128, "intermediate_size": 256},
 }  # fmt: skip
 _TINY = {"num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 16}
 
@@ -55,9 +55,9 @@ def settings_of(size: str, data: str, model: str) -> dict[str, Any]:
                 "limit": 64, "test_limit": 24, "length": 12, "samples": 6}  # fmt: skip
     common = {"model": model, "weights": "random", "changes": _CHANGES[model], "rate": 5e-4 if text else 1e-3}
     if text:
-        return {**common, "epochs": 4, "batch": 32, "limit": 2000, "test_limit": 400, "length": 24, "samples": 48}
-    rows = {"limit": None, "test_limit": None} if data == "digits" else {"limit": 2000, "test_limit": 400}
-    return {**common, "epochs": 10 if data == "digits" else 6, "batch": 64, "length": 24, "samples": 64, **rows}
+        return {**common, "epochs": 4, "batch": 32, "limit": 2000, "test_limit": 400, "length": 24, "samples": 32}
+    rows = {"limit": None, "test_limit": None} if data == "digits" else {"limit": 1500, "test_limit": 300}
+    return {**common, "epochs": 8 if data == "digits" else 6, "batch": 64, "length": 24, "samples": 48, **rows}
 
 
 def trial(config: dict[str, Any]) -> dict[str, Any]:
