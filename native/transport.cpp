@@ -107,7 +107,8 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, std::vector
         if (a.x != b.x) return a.x < b.x;
         return a.x % 2 ? a.y > b.y : a.y < b.y;
     });
-    const std::size_t chunk = 512;  // fixed: where a warm start begins must not depend on the threads
+    // Enough chunks for all threads to end together; where a warm start begins must not depend on their number.
+    const std::size_t chunk = std::clamp<std::size_t>(pairs.size() / 24, 64, 512);
     parallel_for(threads, int((pairs.size() + chunk - 1) / chunk), [&](int c) {
         Tree<std::int64_t, WORDS, double> tree(net);
         std::optional<Tree<Wide, 0, Quad>> exact_tree;  // rare: one size of set will do

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from threading import get_ident
 from typing import Any, NamedTuple, no_type_check
 
@@ -76,11 +77,12 @@ class ModuleStack:
     def attach(self) -> None:
         """Register the hooks."""
         paused: set[nn.Module] = set()
+        known: dict[nn.Module, bool] = {}
         off = {child for module in self._model.modules() if only_calls_others(module) for child in _called(module)}
         for name, module in module_names(self._model):
             if module in paused:
                 continue
-            if not is_plain(module):
+            if not is_plain(module, known):
                 enter, leave = self._hooks(name, module)
             elif sum(1 for _ in module.modules()) > _WORTH_A_PAUSE:
                 paused.update(module.modules())
@@ -212,8 +214,15 @@ def module_names(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 def _spots(module: nn.Module) -> tuple[tuple[str, int], ...]:
+    if "forward" in vars(module):
+        return _parameters(module.forward)
+    return tuple((name, i - 1) for name, i in _parameters(type(module).forward) if i > 0)
+
+
+@lru_cache(maxsize=4096)  # a capture may be entered at each step
+def _parameters(function: Callable[..., Any]) -> tuple[tuple[str, int], ...]:
     try:
-        signature = inspect.signature(module.forward)
+        signature = inspect.signature(function)
     except (TypeError, ValueError):
         return ()
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

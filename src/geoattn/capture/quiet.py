@@ -11,8 +11,10 @@ from torch import nn
 __all__ = ["is_plain", "only_calls_others"]
 
 
-def is_plain(module: nn.Module) -> bool:
+def is_plain(module: nn.Module, known: dict[nn.Module, bool] | None = None) -> bool:
     """True for layers of torch.nn without attention, and for modules that do nothing but call such layers.
+
+    ``known`` remembers the answers for all modules below, for who asks about each module of a model.
 
     Examples
     --------
@@ -20,7 +22,14 @@ def is_plain(module: nn.Module) -> bool:
     >>> is_plain(nn.Sequential(nn.Linear(2, 2), nn.Dropout())), is_plain(nn.TransformerEncoderLayer(4, 2))
     (True, False)
     """
-    if isinstance(module, nn.MultiheadAttention) or not all(is_plain(child) for child in module.children()):
+    known = {} if known is None else known
+    if module not in known:
+        known[module] = _is_plain(module, known)
+    return known[module]
+
+
+def _is_plain(module: nn.Module, known: dict[nn.Module, bool]) -> bool:
+    if isinstance(module, nn.MultiheadAttention) or not all(is_plain(child, known) for child in module.children()):
         return False
     if "forward" in vars(module) or type(module).__call__ is not nn.Module.__call__:
         return False  # somebody's own way to call it
@@ -35,7 +44,7 @@ def only_calls_others(module: nn.Module) -> bool:
     if "forward" in vars(module):
         return False
     code = getattr(type(module).forward, "__code__", None)
-    return code is not None and {*code.co_names} <= {*dict(module.named_children())} and _only_adds(code)
+    return code is not None and all(name in module._modules for name in code.co_names) and _only_adds(code)
 
 
 @cache

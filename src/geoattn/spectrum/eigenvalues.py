@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse.linalg
 import scipy.spatial.distance
 from jaxtyping import Complex, Float
+from threadpoolctl import threadpool_limits
 
 from geoattn._version import __version__
 from geoattn.curvature.layout import Count, read_count
@@ -84,8 +85,8 @@ def spectrum(attention: Any, *, mask: Any = None, count: Count | None = None, th
         irreversibility[g] = np.abs(flow - flow.T).max() / flow.max()
         dobrushin[g] = scipy.spatial.distance.pdist(a, "cityblock").max(initial=0.0) / 2
 
-    # LAPACK releases the GIL; each map is one task.
-    with ThreadPoolExecutor(threads) as pool:
+    # LAPACK releases the GIL; each map is one task, and threads of its own inside would only stand in the way.
+    with threadpool_limits(1), ThreadPoolExecutor(threads) as pool:
         for _ in pool.map(solve, range(graphs)):
             pass
     shape = weights.shape
