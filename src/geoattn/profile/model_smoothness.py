@@ -186,7 +186,9 @@ def first_samples(batch: Batch, count: int) -> Batch:
 
 def _double(batch: Batch) -> Batch:
     def to(value: Any) -> Any:
-        return value.double() if isinstance(value, Tensor) and value.is_floating_point() else value
+        if not isinstance(value, Tensor) or not value.is_floating_point():
+            return value
+        return value.detach().double().requires_grad_(True)  # a model may read tokens with its first attention
 
     kwargs = {name: to(value) for name, value in batch.kwargs.items()}
     return Batch(tuple(map(to, batch.args)), kwargs, batch.size, batch.ids, batch.images)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -182,26 +182,21 @@ def _derivative(
     t: Float[Tensor, "b h n r"], made: list[Tensor], weights: list[Tensor], tokens: Tensor, name: str, what: str
 ) -> tuple[Tensor, Tensor | None, Tensor]:
     """(h, r, d) matrices, (b, h, n, r, r) turns or None, and (h, r) constants of an affine map."""
-    b, h, n, r = t.shape
-    _check_own_token(t, made, name, what)
-    stacked = torch.cat(weights)
+    b, _, n, r = t.shape
+    seen = _check_own_token(t, made, name, what)
+    stacked = torch.cat([w for w, used in zip(weights, seen, strict=True) if used])
     matrices, parts = [], []
-    for head in range(h):
-        slope = _slopes(t[:, head], made)  # (b, n, r, c)
-        used = (slope != 0).flatten(0, 2).any(0)
-        slope, rows = slope[..., used], stacked[used]
+    for slope, rows in _slopes(t, [m for m, used in zip(made, seen, strict=True) if used], stacked):
         first = slope[0, 0]
+        matrix = first @ rows
+        matrices.append(matrix)
         if bool(((slope - first).abs() <= _CLOSE * slope.abs().max()).all()):
-            matrices.append(first @ rows)
             parts.append(None)
             continue
         # T_i with T_i Q = slope_i rows, for the Q at the first token
-        matrix = first @ rows
-        inverse = torch.linalg.pinv(matrix)
-        turn = slope @ (rows @ inverse)
+        turn = slope @ (rows @ torch.linalg.pinv(matrix))
         if not bool(((turn @ matrix - slope @ rows).abs() <= 1e-6 * (slope @ rows).abs().max()).all()):
             raise GeoattnError(f"{name}: its {what} are no linear function of its tokens with a turn by place.")
-        matrices.append(matrix)
         parts.append(turn)
     matrix = torch.stack(matrices)
     turns = None
@@ -212,27 +207,46 @@ def _derivative(
     return matrix, turns, constant
 
 
-def _slopes(t: Float[Tensor, "b n r"], made: list[Tensor]) -> Float[Tensor, "b n r c"]:
-    """Of each coordinate in the outputs of the linear layers at the same token."""
-    r, size = t.shape[-1], sum(m.numel() for m in made) * 8
-    step, found = max(1, _BYTES // size), []
-    for start in range(0, r, step):
-        some = torch.eye(r, dtype=torch.float64)[start : start + step]
-        directions = some[:, None, None, :].expand(-1, *t.shape)
-        parts = torch.autograd.grad(t, made, directions, retain_graph=True, allow_unused=True, is_grads_batched=True)
-        whole = [m.new_zeros(len(some), *m.shape) if g is None else g for g, m in zip(parts, made, strict=True)]
-        found.append(torch.cat(whole, dim=-1))
-    return torch.cat(found).permute(1, 2, 0, 3)
+def _slopes(
+    t: Float[Tensor, "b h n r"], made: list[Tensor], stacked: Float[Tensor, "c d"]
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """For each head the derivative (b, n, r, k) of its coordinates in k outputs of linear layers, and their weights.
+
+    One pass with a generic direction per head finds the outputs that it reads. Heads that share none, as mostly, are
+    then differentiated together: r + h backward passes instead of r h.
+    """
+    h, r = t.shape[1], t.shape[3]
+    generic = torch.zeros(h, h, 1, r, dtype=torch.float64)
+    generic[torch.arange(h), torch.arange(h), 0] = torch.linspace(1.0, 2.0, r, dtype=torch.float64).sqrt()
+    used = torch.cat([(g != 0).flatten(1, 2).any(1) for g in _pull(t, made, generic)])  # (h, c)
+    unit = torch.eye(r, dtype=torch.float64)[:, None, None, :]
+    if bool((used.sum(0) <= 1).all()):
+        together = torch.cat(list(_pull(t, made, unit))).permute(1, 2, 0, 3)
+        for head in range(h):
+            yield together[..., used[head]], stacked[used[head]]
+        return
+    for head in range(h):
+        alone = torch.cat(list(_pull(t[:, head : head + 1], made, unit))).permute(1, 2, 0, 3)
+        yield alone[..., used[head]], stacked[used[head]]
 
 
-def _check_own_token(t: Float[Tensor, "b h n r"], made: list[Tensor], name: str, what: str) -> None:
-    """The gradient of what every second token gives must vanish at the others."""
-    n = t.shape[2]
-    odd = torch.arange(n) % 2 == 1
+def _pull(t: Tensor, made: list[Tensor], directions: Tensor) -> Iterator[Float[Tensor, "k b n c"]]:
+    """Gradients of t along k directions (k, h or 1, 1, r), the same at every token; some of them at a time."""
+    step = max(1, _BYTES // (8 * sum(m.numel() for m in made)))
+    for start in range(0, len(directions), step):
+        some = directions[start : start + step, None].expand(-1, t.shape[0], t.shape[1], t.shape[2], -1)
+        parts = torch.autograd.grad(t, made, some, retain_graph=True, is_grads_batched=True)
+        yield torch.cat(parts, dim=-1)
+
+
+def _check_own_token(t: Float[Tensor, "b h n r"], made: list[Tensor], name: str, what: str) -> list[bool]:
+    """Which linear layers t is made from. The gradient of every second token must vanish at the others."""
+    odd = torch.arange(t.shape[2]) % 2 == 1
     weights = torch.linspace(1.0, 2.0, t.shape[1] * t.shape[3], dtype=torch.float64).view(t.shape[1], 1, t.shape[3])
     grads = torch.autograd.grad((t * weights)[:, :, odd].sum(), made, retain_graph=True, allow_unused=True)
     if any(g is not None and bool((g[:, ~odd] != 0).any()) for g in grads):
         raise GeoattnError(f"{name}: its {what} mix tokens, so that they are no function of one token each.")
+    return [g is not None for g in grads]
 
 
 def _check_weights(call: Call, p: Projections) -> Float[Tensor, "b n w"]:
