@@ -81,12 +81,19 @@ class LayerSmoothness:
 
 
 def layer_smoothness(
-    p: Projections, *, starts: Any = 2, tolerance: Any = 1e-4, iterations: Any = 400, seed: Any = 0, whole: bool = True
+    p: Projections,
+    *,
+    starts: Any = 2,
+    tolerance: Any = 1e-4,
+    iterations: Any = 400,
+    seed: Any = 0,
+    heads: bool = True,
+    whole: bool = True,
 ) -> LayerSmoothness:
     """Local constants, worst moves and bounds of one call; see `LayerSmoothness`.
 
-    The error of a value is about the square of ``tolerance`` unless singular values crowd. ``whole=False`` leaves out
-    the layer as a whole, which costs as much as its heads together or more: its entries are NaN.
+    The error of a value is about the square of ``tolerance`` unless singular values crowd. ``heads=False`` or
+    ``whole=False`` leave out one of the two, which cost about the same: their entries are NaN.
     """
     options = {
         "starts": read_whole(starts, "starts"), "steps": read_whole(iterations, "iterations"),
@@ -95,18 +102,13 @@ def layer_smoothness(
     b, h, n, _ = p.q.shape
     if not bool(torch.isfinite(p.tokens if p.mask is None else p.tokens[p.mask]).all()):
         raise GeoattnError(f"{p.name}: its tokens are not finite; look for overflow in the model.")
-    alone = _search(p.reduced(), "each", options)
-    heads = _columns(alone, (b, h))
-    moves = alone.right.view(b, h, n, -1).norm(dim=-1).numpy()
+    alone = _search(p.reduced(), "each", options) if heads or (whole and h == 1) else None
+    each, moves = _columns(alone, (b, h)), _lengths(alone, (b, h, n))
     if whole and h == 1:
-        layer, whole_moves = [t[:, 0] for t in heads], moves[:, 0]
-    elif whole:
-        together = _search(p, "sum", options)
-        layer = _columns(together, (b,))
-        whole_moves = together.right.view(b, n, -1).norm(dim=-1).numpy()
+        layer, whole_moves = [t[:, 0] for t in each], moves[:, 0]
     else:
-        layer = [np.full(b, np.nan), np.full(b, np.nan), np.full(b, np.nan), np.ones(b, dtype=np.uint8)]
-        whole_moves = np.full((b, n), np.nan)
+        together = _search(p, "sum", options) if whole else None
+        layer, whole_moves = _columns(together, (b,)), _lengths(together, (b, n))
     real = torch.ones(b, n, dtype=torch.bool) if p.mask is None else p.mask
     norms = p.tokens.norm(dim=-1).masked_fill(~real, 0.0)
     radius = norms.max(dim=1).values.numpy()
@@ -119,7 +121,7 @@ def layer_smoothness(
     settings = {**options, "geoattn": __version__, "torch": torch.__version__, "dtype": "float64"}
     rms = (norms.square().sum(1) / real.sum(1)).sqrt().numpy()
     return LayerSmoothness(
-        p.name, counts, radius, rms, *heads, moves, upper, triangle, gamma, *layer, whole_moves, whole_upper,
+        p.name, counts, radius, rms, *each, moves, upper, triangle, gamma, *layer, whole_moves, whole_upper,
         whole_triangle, p.output is not None, p.turned, settings,
     )  # fmt: skip
 
@@ -158,12 +160,20 @@ def _part(p: Projections, samples: slice, heads: slice) -> Projections:
     )  # fmt: skip
 
 
-def _columns(found: Found, shape: tuple[int, ...]) -> list[np.ndarray]:
-    """Value, lower, residual, status."""
+def _columns(found: Found | None, shape: tuple[int, ...]) -> list[np.ndarray]:
+    """Value, lower, residual, status; NaN for what was not asked for."""
+    if found is None:
+        nothing = np.full(shape, np.nan)
+        return [nothing, nothing, nothing, np.full(shape, Convergence.NOT_CONVERGED, dtype=np.uint8)]
     status = np.array(found.status, dtype=np.uint8)
     lower = found.lower.numpy()
     value = np.where(status == Convergence.CONVERGED, lower, np.nan)
     return [t.reshape(shape) for t in (value, lower, found.residual.numpy(), status)]
+
+
+def _lengths(found: Found | None, shape: tuple[int, ...]) -> np.ndarray:
+    """How far each token moves in the worst direction."""
+    return np.full(shape, np.nan) if found is None else found.right.view(*shape, -1).norm(dim=-1).numpy()
 
 
 def _bounds(p: Projections, radius: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

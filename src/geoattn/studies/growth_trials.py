@@ -41,14 +41,15 @@ def _text(config: dict[str, Any]) -> dict[str, Any]:
         for layer, p in look.projections(read_batch(batch, model, 0)):
             if config.get("layers") is not None and layer not in config["layers"]:
                 continue
-            found = layer_smoothness(p, tolerance=1e-3)
+            heads = n <= config["heads_up_to"]
+            found = layer_smoothness(p, tolerance=1e-3, heads=heads)
             rows.append({
                 "layer": layer, "n": n, "radius": float(found.radius[0]), "rms": float(found.rms[0]),
                 "value": _plain(found.whole[0]), "residual": float(found.whole_residual[0]),
                 "bound": float(found.whole_bound[0]), "sharper": float(found.whole_sharper[0]),
-                "printed": _printed_code(p), "heads": [_plain(v) for v in found.heads[0]],
-                "head_bounds": [float(v) for v in found.bound[0]], "r2_gamma": [_plain(v) for v in found.r2_gamma[0]],
-                "causal": bool(p.causal),
+                "printed": _printed_code(p), "heads": [_plain(v) for v in found.heads[0]] if heads else [],
+                "head_bounds": [float(v) for v in found.bound[0]] if heads else [],
+                "r2_gamma": [_plain(v) for v in found.r2_gamma[0]], "causal": bool(p.causal),
             })  # fmt: skip
     if not rows:
         raise GeoattnError(f"{config['model']}: no layer could be measured: {look.skipped}.")
