@@ -52,7 +52,7 @@ def _exponents(ax: Any, pairs: Any, models: dict[str, list[int]], exponents: Cal
             mean = np.array([each.mean() for each, _ in found])
             bars = np.abs([np.quantile(drawn, [0.025, 0.975]) for _, drawn in found] - mean[:, None]).T
             label = titles.get(model, model).split(" ")[0]
-            label = label if name == "value" else f"{label}: printed code"
+            label = label if name == "value" else f"{label}, public code"
             places = np.array(layers) + 0.2 * k + shift
             ax.errorbar(places, mean, bars, fmt="os"[k % 2], ms=4, capsize=2, label=label, color=f"C{k}", mfc=face)
     for power, text in ((0.25, "1/4"), (0.5, "1/2")):
