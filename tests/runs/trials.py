@@ -20,6 +20,7 @@ def square(config: dict[str, Any]) -> Any:
         os.kill(os.getpid(), signal.SIGKILL)
     if config.get("nothing"):
         return None
+    _note(f"node {os.getppid()}")
     _note(f"end {config['x']}")
     return {"square": config["x"] ** 2}
 

@@ -56,7 +56,7 @@ def run_trials(
         if progress is not None:
             progress(before)
         if backend == "ray":
-            from geoattn.runs.cluster import run_on_ray
+            from geoattn.runs.cluster_trials import run_on_ray
 
             run_on_ray(store, configs, trial, workers, address, progress)
         else:

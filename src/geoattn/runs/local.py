@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from geoattn.errors import GeoattnError
+from geoattn.runs.outcome import keep
 from geoattn.runs.store import Status, Store
 from geoattn.runs.trial import THREAD_SETTINGS, Trial, do_trial, find_trial
 
@@ -45,25 +46,9 @@ def work(store: Store, configs: list[dict[str, Any]], function: Trial, progress:
         with store.claim(config) as mine:
             if not mine:
                 continue
-            result, error = do_trial(function, config)
-            if error is None:
-                error = _write(store, config, result)
-            if error is not None:
-                store.fail(config, error)
+            keep(store, config, do_trial(function, config))
         if progress is not None:
             progress(store.status(configs))
-
-
-def _write(store: Store, config: dict[str, Any], result: Any) -> str | None:
-    """Write a result; one that is no plain JSON is the trial's fault, and its failure."""
-    try:
-        json.dumps(result, allow_nan=False)
-        if result is None:
-            raise ValueError("a trial must return something; got None")
-    except (TypeError, ValueError) as error:
-        return f"results must be plain JSON: {error}"
-    store.write(config, result)
-    return None
 
 
 def _spawn(store: Store, trial: str, workers: int, configs: list[dict[str, Any]], progress: Progress) -> None:

@@ -7,22 +7,16 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from geoattn.errors import GeoattnError
+from geoattn.runs.outcome import Outcome
 
-__all__ = ["THREAD_SETTINGS", "Outcome", "Trial", "do_trial", "find_trial", "one_thread"]
+__all__ = ["THREAD_SETTINGS", "Trial", "do_trial", "find_trial", "one_thread"]
 
 Trial = Callable[[dict[str, Any]], Any]
 #: What libraries read when they are loaded.
 THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-
-
-class Outcome(NamedTuple):
-    """What came of a trial: a result, or why there is none."""
-
-    result: Any
-    error: str | None
 
 
 def find_trial(name: str) -> Trial:
