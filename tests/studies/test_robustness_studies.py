@@ -137,8 +137,8 @@ def test_forgetting_verdict_follows_the_areas() -> None:
     more = [pair("deit-b16", s, 0.3 + 0.01 * s, 0.6 + 0.001 * s) for s in range(4)]
     less = [pair("vit-b16", s, 0.1 + 0.01 * s, 0.5 + 0.001 * s) for s in range(4)]
     assert {f.verdict for f in find_study("fig11").verdict(more + less)} == {"replicated"}
-    swapped = [pair("vit-b16", s, 0.3 + 0.01 * s, 0.5 + 0.001 * s) for s in range(4)]
-    swapped += [pair("deit-b16", s, 0.1 + 0.01 * s, 0.6 + 0.001 * s) for s in range(4)]
+    swapped = [pair("vit-b16", s, 0.3 - 0.01 * s, 0.5 + 0.001 * s) for s in range(4)]
+    swapped += [pair("deit-b16", s, 0.1 - 0.01 * s, 0.6 + 0.001 * s) for s in range(4)]
     assert {f.verdict for f in find_study("fig11").verdict(swapped)} == {"contradicted"}
     with pytest.raises(GeoattnError, match="seed by seed"):
         find_study("fig11").verdict(more + less[:-1])

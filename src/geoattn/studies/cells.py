@@ -31,7 +31,7 @@ def by(pairs: Pairs, *names: str) -> dict[tuple[Any, ...], Pairs]:
 
 def values(pairs: Pairs, number: Number) -> np.ndarray:
     """One number per trial, in the order of seeds."""
-    return np.array([number(result) for _, result in sorted(pairs, key=lambda pair: pair[0]["seed"])])
+    return np.array([float(number(result)) for _, result in sorted(pairs, key=lambda pair: pair[0]["seed"])])
 
 
 def matched(first: Pairs, second: Pairs, number: Number) -> np.ndarray:

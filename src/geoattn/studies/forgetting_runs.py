@@ -75,7 +75,6 @@ def text_pairs(size: str) -> list[tuple[str, str]]:
     return ordered_pairs(TEXTS) if size == "paper" else ordered_pairs(("sst2", "headlines"))
 
 
-_DIGITS = {"limit": 700, "epochs": 10, "samples": 32}
 _SEEDS = {
     "smoke": lambda first: 2,
     "small": lambda first: 10 if first.startswith("digits") else 3,
@@ -83,8 +82,6 @@ _SEEDS = {
 }
 _LENGTHS = {
     "smoke": lambda first: {"steps": 4, "every": 2},
-    "small": lambda first: (
-        {"steps": 40, "every": 8, "test_limit": 200} | (_DIGITS if first.startswith("digits") else {})
-    ),
+    "small": lambda first: ({"steps": 40, "every": 8, "test_limit": 160}),
     "paper": lambda first: {"steps": 1000, "every": 25, "test_limit": 2000},
 }

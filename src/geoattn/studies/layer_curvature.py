@@ -28,7 +28,7 @@ __all__ = ["BINS", "PRESETS", "describe", "layer_curvature"]
 PRESETS = ("markov", "grc-0.5", "grc-0.6", "hop")
 #: Borders of the bins of the stored histograms; the first bin also takes what lies below.
 BINS: Float[np.ndarray, " k"] = np.round(np.linspace(-1.0, 1.0, 81), 3)
-_RESAMPLES = 500  # of the dip; p is at least 0.002
+_RESAMPLES = 200  # of the dip; p is at least 0.005
 
 
 def layer_curvature(model: nn.Module, batches: Iterable[Any], *, seed: int = 0) -> dict[str, dict[str, Any]]:
