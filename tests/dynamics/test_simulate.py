@@ -199,6 +199,14 @@ def test_save_and_load(tmp_path):
         Trajectory.load(tmp_path / "junk.npz")
 
 
+def test_a_rejected_step_is_no_moment_of_its_own():
+    """A run to rest keeps every step, and each moment once."""
+    x = uniform_tokens(8, 2, seed=3)
+    run = simulate(x, beta=2.0, longest=50.0, method="adaptive", tolerance=1e-4)
+    assert run.rejected > 0
+    assert bool((run.t.diff() > 0).all())
+
+
 # ---- other flows
 
 

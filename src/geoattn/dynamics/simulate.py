@@ -222,13 +222,16 @@ def _advance(
     work = 0.0 * motion.rate  # NaN where there is no dissipation identity
     if adaptive:
         h = min(end, tolerance ** (1 / scheme.order) / max(1e-12, float(run.speed(y, motion).max())), 0.1) or h
+    moved = True
     while True:
         speed = run.speed(y, motion)
         calm = speed <= calm_below
         finished = t >= end or (open_ended and bool(calm.all()))
-        record.look(t, y, run, motion, work, speed, last=finished)
-        if progress is not None:
-            progress(t, end)
+        if moved:  # not once more after a step that was rejected
+            record.look(t, y, run, motion, work, speed, last=finished)
+            if progress is not None:
+                progress(t, end)
+        moved = False
         if finished:
             return (steps, rejected), calm
         if steps >= most_steps:
@@ -251,7 +254,7 @@ def _advance(
         elif adaptive and done.error is not None and done.error > allowed:
             h, rejected = next_step_size(length, done.error, allowed, scheme.order), rejected + 1
         else:
-            steps += 1
+            steps, moved = steps + 1, True
             t = target if target is not None else t + length
             y, work = done.x, done.work
             if noise:

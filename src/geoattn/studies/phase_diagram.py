@@ -88,8 +88,8 @@ def _verdict(pairs: list[tuple[dict[str, Any], Any]]) -> list[Finding]:
     if len(above):
         found.append(
             judge(
-                "nearly orthogonal tokens cluster at the time of the equiangular equation, to 2 %",
-                f"n = {n}, d = {close}, beta > 5", _CLOSE - np.abs(above), measure=measure,
+                "beyond beta = 5 tokens in a finite dimension cluster later than the equiangular equation says",
+                f"n = {n}, d = {close}, beta > 5", above, measure="time / theory - 1, over the values of beta",
             )
         )  # fmt: skip
     if len(dims) > 1:

@@ -41,6 +41,7 @@ STUDIES = {
     "phase-diagram": "geoattn.studies.phase_diagram",
     "smoothness-curvature": "geoattn.studies.smoothness_curvature",
     "table1": "geoattn.studies.table1",
+    "token-flow": "geoattn.studies.token_flow",
 }
 SIZES = ("smoke", "small", "paper")
 
