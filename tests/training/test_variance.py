@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from geoattn.capture import capture
 from geoattn.errors import GeoattnError
-from geoattn.training.variance import attention_variance, call_variance, streamed_variance
+from geoattn.training.variance import attention_variance, call_variance, record_variances, streamed_variance
 
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-10}
 
@@ -114,6 +114,32 @@ def test_a_common_offset_of_the_keys_costs_no_digits() -> None:
     k = 8 + 0.01 * torch.randn(1, 1, 20, 16, generator=generator)
     expected = plain(q, k, torch.ones(1, 1, 20, 20, dtype=torch.bool))
     torch.testing.assert_close(streamed_variance(q, k).double(), expected, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_all_layers_at_once_equal_one_by_one(dtype: torch.dtype) -> None:
+    """Layers of two shapes, one with a mask: each call keeps its own value and gradient."""
+
+    class Layers(nn.Module):
+        def forward(self, *pairs: Tensor) -> Tensor:
+            total = torch.zeros(())
+            for i, (q, k) in enumerate(zip(pairs[::2], pairs[1::2], strict=True)):
+                total = total + functional.scaled_dot_product_attention(q, k, k, is_causal=i == 2).sum()
+            return total
+
+    sizes = (7, 7, 7, 5, 7)
+    draw = torch.Generator().manual_seed(3)
+    pairs = [torch.randn(2, 3, n, 8, generator=draw).to(dtype).requires_grad_() for n in sizes for _ in range(2)]
+    model = Layers()
+    with capture(model) as record:
+        model(*pairs)
+    together, alone = record_variances(list(record)), [call_variance(call) for call in record]
+    for a, b in zip(together, alone, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=0)
+    weights = [torch.linspace(1, 2, 6).reshape(2, 3) * (i + 1) for i in range(len(sizes))]
+    sums = [sum((v * w).sum() for v, w in zip(values, weights, strict=True)) for values in (together, alone)]
+    for a, b in zip(*(torch.autograd.grad(s, pairs) for s in sums), strict=True):
+        torch.testing.assert_close(a, b)
 
 
 def test_closed_forms() -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from geoattn.errors import GeoattnError
 from geoattn.training.interventions import Intervention
+from geoattn.training.processes import Processes
 from geoattn.training.regulariser import Sink
 
 __all__ = ["lightning_callback", "trainer_callback"]
@@ -45,7 +46,7 @@ def trainer_callback(*regularisers: Any, log: Sink | None = None) -> Any:
                     " label_smoothing_factor=0."
                 )
             self._remove()
-            self.handles = [regulariser.attach(model, log=log) for regulariser in _ordered(regularisers)]
+            self.handles = [r.attach(model, log=log, **_shared(r)) for r in _ordered(regularisers)]
             for handle in self.handles:
                 handle.step = state.global_step * args.gradient_accumulation_steps - 1
 
@@ -95,7 +96,7 @@ def lightning_callback(*regularisers: Any) -> Any:
             """Attach, and put the penalty into training_step."""
             if not pl_module.automatic_optimization:
                 raise GeoattnError("with manual optimisation attach the regulariser and add handle.penalty() yourself.")
-            self.handles = handles = [regulariser.attach(pl_module) for regulariser in _ordered(regularisers)]
+            self.handles = handles = [r.attach(pl_module, **_shared(r)) for r in _ordered(regularisers)]
             step = pl_module.training_step
 
             def training_step(*args: Any, **kwargs: Any) -> Any:
@@ -132,6 +133,11 @@ def _check(regularisers: Any) -> None:
 def _ordered(regularisers: Any) -> list[Any]:
     """Interventions last: then the others see what they leave."""
     return sorted(regularisers, key=lambda r: isinstance(r, Intervention))
+
+
+def _shared(regulariser: Any) -> dict[str, Any]:
+    """Under DDP averages go over the samples of all processes; interventions have none."""
+    return {} if isinstance(regulariser, Intervention) else {"processes": Processes()}
 
 
 def _added(output: Any, penalties: list[Tensor]) -> Any:

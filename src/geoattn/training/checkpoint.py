@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,9 +36,17 @@ class Position:
 
 
 def save_checkpoint(
-    path: Path, model: nn.Module, optimiser: torch.optim.Optimizer, position: Position, key: str
+    path: Path,
+    model: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    position: Position,
+    key: str,
+    states: Sequence[torch.Tensor] = (),
 ) -> None:
-    """Write all of it, whole or not at all; a checkpoint with weights that are not finite is refused."""
+    """Write all of it, whole or not at all; a checkpoint with weights that are not finite is refused.
+
+    ``states``: random states of all processes; by default that of this one.
+    """
     from safetensors.torch import save
 
     for name, parameter in model.named_parameters():
@@ -47,7 +56,8 @@ def save_checkpoint(
     for index, state in optimiser.state_dict()["state"].items():
         for name, value in state.items():
             tensors[f"optimiser/{index}/{name}"] = torch.as_tensor(value).detach().cpu().contiguous()
-    tensors["rng/cpu"] = torch.get_rng_state()
+    for rank, state in enumerate(states or [torch.get_rng_state()]):
+        tensors[f"rng/cpu/{rank}"] = state
     if torch.cuda.is_available():
         tensors["rng/cuda"] = torch.cuda.get_rng_state()
     tensors = {name: t.clone() for name, t in tensors.items()}  # tied weights: safetensors wants no shared memory
@@ -56,8 +66,13 @@ def save_checkpoint(
     write_atomically(path, lambda file: file.write(data))
 
 
-def load_checkpoint(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer, key: str) -> Position:
-    """Put weights, optimiser and random states back, in place; the position that they belong to."""
+def load_checkpoint(
+    path: Path, model: nn.Module, optimiser: torch.optim.Optimizer, key: str, rank: int = 0
+) -> Position:
+    """Put weights, optimiser and random states back, in place; the position that they belong to.
+
+    A process of a rank that the run did not have keeps its random state: then dropout is not that of before.
+    """
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -77,7 +92,8 @@ def load_checkpoint(path: Path, model: nn.Module, optimiser: torch.optim.Optimiz
             _, index, part = name.split("/")
             state.setdefault(int(index), {})[part] = tensor
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
-    torch.set_rng_state(tensors["rng/cpu"])
+    if f"rng/cpu/{rank}" in tensors:
+        torch.set_rng_state(tensors[f"rng/cpu/{rank}"])
     if "rng/cuda" in tensors and torch.cuda.is_available():
         torch.cuda.set_rng_state(tensors["rng/cuda"])
     return Position(**about["position"])

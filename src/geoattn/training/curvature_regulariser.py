@@ -12,6 +12,7 @@ from geoattn.curvature.layout import read_count, read_edges
 from geoattn.curvature.loss import edge_curvature
 from geoattn.errors import GeoattnError
 from geoattn.graph.convention import Convention
+from geoattn.training.processes import current, with_all_maps
 from geoattn.training.regulariser import Penalty, Regulariser, read_number
 
 __all__ = ["CurvatureRegulariser", "draw_maps"]
@@ -114,10 +115,13 @@ def draw_maps(record: Record, maps: int | None, seed: int, step: int) -> dict[in
             f" it had {', '.join(sorted({str(call) for call in record}))[:200]}."
         )
     groups: dict[int, list[tuple[str, Any, Any]]] = {}
+    processes = current()
     for k, call in enumerate(calls):
         _, h, n, _ = call.shape
         draw = np.random.default_rng([seed, step, k])
-        usable = np.flatnonzero((call.valid.sum(-1) >= 2).cpu().numpy())
+        good = (call.valid.sum(-1) >= 2).cpu().numpy()
+        everywhere = [good] if processes is None else processes.gather(good)
+        usable = np.flatnonzero(np.concatenate(everywhere))
         if maps is None:
             sample, head = usable, None
         else:
@@ -126,11 +130,17 @@ def draw_maps(record: Record, maps: int | None, seed: int, step: int) -> dict[in
             head = int(draw.integers(h))
         if len(sample) == 0:
             continue
+        if processes is not None:  # those of the sample that lie in this process
+            sample = sample - sum(map(len, everywhere[: processes.rank]))
+            sample = sample[(sample >= 0) & (sample < len(good))]
         index = torch.from_numpy(sample)
-        weights = call.attention(sample=index, head=head)
-        valid = call.valid[index.to(call.valid.device)]
-        valid = valid[:, None].expand(-1, weights.shape[1], -1).reshape(-1, n)
-        groups.setdefault(n, []).append((call.name, weights.reshape(-1, n, n), valid))
+        valid = call.valid[index.to(call.valid.device)][:, None].expand(-1, h if head is None else 1, -1)
+        if len(sample):
+            weights = call.attention(sample=index, head=head).reshape(-1, n, n)
+        else:
+            weights = torch.zeros(0, n, n, device=valid.device)
+        valid = with_all_maps(valid.reshape(-1, n))
+        groups.setdefault(n, []).append((call.name, with_all_maps(weights), valid))
     if not groups:
         raise GeoattnError("no sample of this batch has two real tokens; is it all padding?")
     return groups

@@ -27,12 +27,15 @@ class Inputs:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def forward(self, model: Any, rows: Tensor, device: Any) -> Tensor:
-        """Logits of the classes. Texts are cut to the longest of the batch: the rest is padding."""
+    def forward(self, model: Any, rows: Tensor, device: Any, batch: Tensor | None = None) -> Tensor:
+        """Logits of the classes. Texts are cut to the longest of the batch: the rest is padding.
+
+        ``batch``: the rows of the whole batch, when ``rows`` are those that this process has of it.
+        """
         chosen = {name: t[rows].to(device) for name, t in self.tensors.items()}
         if "pixels" in chosen:
             return model(chosen["pixels"])
-        length = int(chosen["attention_mask"].sum(1).max())
+        length = int(self.tensors["attention_mask"][rows if batch is None else batch].sum(1).max())
         return model(**{name: t[:, :length] for name, t in chosen.items()}).logits
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from geoattn.curvature.result import write_atomically
 from geoattn.data.loader import load
 from geoattn.errors import GeoattnError
 from geoattn.training.checkpoint import Position, load_checkpoint, save_checkpoint
@@ -21,6 +23,7 @@ from geoattn.training.inputs import Inputs, image_inputs, make_tokenizer, text_i
 from geoattn.training.interventions import Intervention
 from geoattn.training.models import load_model
 from geoattn.training.monitor import Monitor, MonitorHandle
+from geoattn.training.processes import Processes
 from geoattn.training.recipe import Recipe
 from geoattn.training.regulariser import Sink
 from geoattn.training.training_log import JsonLines
@@ -30,6 +33,7 @@ __all__ = ["Trained", "evaluate", "train"]
 _VOCABULARY = 8192
 _EVALUATION_BATCH = 256
 Progress = Callable[[int, int], object]
+Probe = Callable[[nn.Module, Inputs], dict[str, Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +58,7 @@ def train(
     checkpoint_every: int | None = None,
     log: Sink | None = None,
     progress: Progress | None = None,
+    probe: Probe | None = None,
 ) -> Trained:
     """Train the model of the paper on a data set, by a recipe.
 
@@ -64,9 +69,9 @@ def train(
     Parameters
     ----------
     out
-        Folder for ``checkpoint.safetensors`` and ``log.jsonl``. If a run of the same recipe was cut short there, it
-        goes on from its last checkpoint and ends with the same weights, bit for bit. A run of another recipe is an
-        error.
+        Folder for ``checkpoint.safetensors``, ``log.jsonl`` and ``recipe.json``. If a run of the same recipe was cut
+        short there, it goes on from its last checkpoint and ends with the same weights, bit for bit. A run of another
+        recipe is an error.
     root
         Folder of local data sets; see `geoattn.data.loader.load`.
     checkpoint_every
@@ -75,6 +80,13 @@ def train(
         Called with (step, figures) once per epoch and for each step that is monitored.
     progress
         Called with (steps done, steps in all).
+    probe
+        Called with the model, in evaluation mode, and the test rows: before the first step, which makes a row of
+        ``history`` for epoch 0, and after each epoch. What it returns joins that row.
+
+    Where ``torch.distributed`` was started (see `geoattn.training.processes.joined`, which `geoattn train` uses under
+    torchrun) all processes share each batch and end with the same weights: those of one process with the same batch, up
+    to the order of sums, and to dropout, which each process draws for itself. The first one writes and logs.
 
     A loss that is not finite stops the run with the step and the layer it came from; the last checkpoint stays.
 
@@ -92,52 +104,65 @@ def train(
         raise GeoattnError(f"checkpoint_every must be at least 1; got {checkpoint_every}.")
     with torch.random.fork_rng(), ExitStack() as attached:
         torch.manual_seed(recipe.seed)
-        return _Run(recipe, out, root, device, checkpoint_every, log, progress, attached).finish()
+        return _Run(recipe, out, root, device, checkpoint_every, log, progress, probe, attached).finish()
 
 
 class _Run:
     def __init__(
         self, recipe: Recipe, out: Any, root: Any, device: str, every: int | None, log: Sink | None,
-        progress: Progress | None, attached: ExitStack,
+        progress: Progress | None, probe: Probe | None, attached: ExitStack,
     ) -> None:  # fmt: skip
+        self.probe, self.processes = probe, Processes()
+        first = self.processes.rank == 0
         self.recipe, self.device, self.every, self.progress = recipe, torch.device(device), every, progress
         self.model, self.train_rows, self.held_out, self.test = _prepare(recipe, root)
         self.model.to(self.device)
         self.adam = torch.optim.Adam(self.model.parameters(), lr=recipe.rate or 0.0)
         self.position = Position()
-        self.logs: list[Sink] = [] if log is None else [log]
+        self.parallel: Any = self.model
+        if self.processes.count > 1:
+            self.parallel = nn.parallel.DistributedDataParallel(self.model)
+            torch.manual_seed(recipe.seed + 1_000_003 * self.processes.rank)  # each its own dropout
+        self.logs: list[Sink] = [] if log is None or not first else [log]
         self.checkpoint = None if out is None else Path(out) / "checkpoint.safetensors"
         if out is not None:
-            lines = JsonLines(Path(out) / "log.jsonl")
             if self.checkpoint is not None and self.checkpoint.exists():
-                self.position = load_checkpoint(self.checkpoint, self.model, self.adam, recipe.key)
-                lines.rewind(self.position.step)
-            else:
-                lines.rewind(-1)
-            self.logs.append(lines)
+                self.position = load_checkpoint(self.checkpoint, self.model, self.adam, recipe.key, self.processes.rank)
+            if first:
+                lines = JsonLines(Path(out) / "log.jsonl")
+                lines.rewind(self.position.step or -1)
+                self.logs.append(lines)
+                about = (json.dumps(recipe.as_dict(), indent=1) + "\n").encode()
+                write_atomically(Path(out) / "recipe.json", lambda file: file.write(about))
         built = recipe.build()
         # interventions last: then monitor and regularisers see what they leave
         order = [r for r in built if not isinstance(r, Intervention)] + [
             r for r in built if isinstance(r, Intervention)
         ]
-        self.handles = [attached.enter_context(regulariser.attach(self.model)) for regulariser in order]
+        shared = {"processes": self.processes}
+        self.handles = [
+            attached.enter_context(r.attach(self.model, **({} if isinstance(r, Intervention) else shared)))
+            for r in order
+        ]
         self.monitor: MonitorHandle | None = None
         if recipe.monitor_every is not None:
             watcher = Monitor(every=recipe.monitor_every, seed=recipe.seed)
-            self.monitor = watcher.attach(self.model)
+            self.monitor = watcher.attach(self.model, processes=self.processes)
             attached.callback(self.monitor.remove)
 
     def finish(self) -> Trained:
         recipe, position = self.recipe, self.position
         assert recipe.epochs is not None
+        if self.probe is not None and position.step == 0:
+            position.history.append({"epoch": 0, **self._look()})
         while position.epoch < recipe.epochs and not position.stopped:
             self._epoch()
         for handle in self.handles:
             handle.remove()
-        train_accuracy = evaluate(self.model, self.train_rows, self.device)
+        train_accuracy = evaluate(self.model, self.train_rows, self.device, self.processes)
         return Trained(
             recipe=recipe, model=self.model.eval(), train_accuracy=train_accuracy,
-            test_accuracy=evaluate(self.model, self.test, self.device), history=tuple(position.history),
+            test_accuracy=evaluate(self.model, self.test, self.device, self.processes), history=tuple(position.history),
             steps=position.step, stopped_early=position.stopped,
         )  # fmt: skip
 
@@ -159,29 +184,32 @@ class _Run:
                 self._save()
         self._end_epoch()
 
-    def _step(self, rows: Tensor) -> None:
-        position = self.position
+    def _step(self, batch: Tensor) -> None:
+        position, rows = self.position, self.processes.share(batch)
         for handle in (*self.handles, *([self.monitor] if self.monitor else [])):
             handle.step = position.step - 1  # samples follow the step, whatever else ran the model
         before = torch.get_rng_state()
         labels = self.train_rows.labels[rows].to(self.device)
-        task = functional.cross_entropy(self.train_rows.forward(self.model, rows, self.device), labels)
+        share = len(rows) / len(batch)
+        task = functional.cross_entropy(self.train_rows.forward(self.parallel, rows, self.device, batch), labels)
         penalty = torch.stack([h.penalty().to(task.dtype) for h in self.handles]).sum() if self.handles else None
-        loss = task if penalty is None else task + penalty
-        value = float(loss.detach())
+        mean = task.detach() if share == 1 else self.processes.total(share * task)
+        value = float(mean) + (0.0 if penalty is None else float(penalty.detach()))
         if not np.isfinite(value):
             torch.set_rng_state(before)
             raise GeoattnError(self._blame(rows, value))
+        # gradients are averaged over the processes: the weight makes that the mean over the rows of all
+        weighted = task if share == 1 else task * (share * self.processes.count)
         self.adam.zero_grad()
-        loss.backward()
+        (weighted if penalty is None else weighted + penalty).backward()
         if self.monitor is not None:
-            figures = self.monitor.observe(loss)
+            figures = self.monitor.observe(torch.tensor(value))
             if figures:
                 self._log(figures, 1)
         self.adam.step()
-        parts = {"loss": float(task.detach()), "penalty": 0.0 if penalty is None else float(penalty.detach())}
+        parts = {"loss": float(mean), "penalty": 0.0 if penalty is None else float(penalty.detach())}
         for name, part in parts.items():
-            position.sums[name] = position.sums.get(name, 0.0) + part * len(rows)
+            position.sums[name] = position.sums.get(name, 0.0) + part * len(batch)
 
     def _end_epoch(self) -> None:
         recipe, position = self.recipe, self.position
@@ -189,18 +217,29 @@ class _Run:
         row: dict[str, Any] = {"epoch": position.epoch + 1, **{k: v / rows for k, v in position.sums.items()}}
         for handle in self.handles:
             row.update({k: v for k, v in handle.figures().items() if k != "penalty"})
-        row["test_accuracy"] = evaluate(self.model, self.test, self.device)
+        row.update(self._look())
         if self.held_out is not None:
-            row["validation_accuracy"] = evaluate(self.model, self.held_out, self.device)
+            row["validation_accuracy"] = evaluate(self.model, self.held_out, self.device, self.processes)
             position.stopped = row["validation_accuracy"] >= (recipe.stop_at or 2.0)
         position.history.append(row)
         position.epoch, position.batch, position.sums = position.epoch + 1, 0, {}
         self._log(row)
         self._save()
 
+    def _look(self) -> dict[str, Any]:
+        """Accuracy on the test rows, and what the probe sees in them."""
+        found: dict[str, Any] = {"test_accuracy": evaluate(self.model, self.test, self.device, self.processes)}
+        if self.probe is not None:
+            self.model.eval()
+            found.update(self.probe(self.model, self.test))
+            self.model.train()
+        return found
+
     def _save(self) -> None:
         if self.checkpoint is not None:
-            save_checkpoint(self.checkpoint, self.model, self.adam, self.position, self.recipe.key)
+            states = self.processes.gather(torch.get_rng_state())
+            if self.processes.rank == 0:
+                save_checkpoint(self.checkpoint, self.model, self.adam, self.position, self.recipe.key, states)
 
     def _log(self, figures: dict[str, Any], running: int = 0) -> None:
         """``step`` in a log is the number of steps done, the one that is running included."""
@@ -248,16 +287,20 @@ def _bad_output(model: nn.Module, data: Inputs, rows: Tensor, device: Any) -> st
 
 
 @torch.no_grad()
-def evaluate(model: nn.Module, data: Inputs, device: Any = "cpu") -> float:
-    """Share of rows whose most probable class is right, in evaluation mode; the mode is put back."""
+def evaluate(model: nn.Module, data: Inputs, device: Any = "cpu", processes: Processes | None = None) -> float:
+    """Share of rows whose most probable class is right, in evaluation mode; the mode is put back.
+
+    Several ``processes`` divide the batches among them, and all get the answer.
+    """
     training = model.training
     model.eval()
-    right = 0
-    for rows in torch.arange(len(data)).split(_EVALUATION_BATCH):
+    right = torch.zeros((), dtype=torch.int64, device=device)
+    rank, count = (0, 1) if processes is None else (processes.rank, processes.count)
+    for rows in torch.arange(len(data)).split(_EVALUATION_BATCH)[rank::count]:
         guess = data.forward(model, rows, device).argmax(-1).cpu()
         right += int((guess == data.labels[rows]).sum())
     model.train(training)
-    return right / len(data)
+    return int(right if processes is None else processes.total(right)) / len(data)
 
 
 def _prepare(recipe: Recipe, root: Any) -> tuple[nn.Module, Inputs, Inputs | None, Inputs]:

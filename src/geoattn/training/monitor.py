@@ -16,6 +16,7 @@ from geoattn.curvature.loss import edge_curvature
 from geoattn.errors import GeoattnError
 from geoattn.graph.convention import Convention
 from geoattn.training.curvature_regulariser import draw_maps
+from geoattn.training.processes import Processes, mean_over_samples, sharing
 from geoattn.training.regulariser import Handle, Penalty, Regulariser, Sink
 from geoattn.training.row_entropy import call_entropy
 from geoattn.training.variance import call_variance
@@ -59,9 +60,16 @@ class Monitor(Regulariser):
         """No penalty; the figures of this forward pass."""
         return Penalty(torch.zeros(()), self.measure(record, step))
 
-    def attach(self, model: nn.Module, *, layers: Layers = None, log: Sink | None = None) -> MonitorHandle:
+    def attach(
+        self,
+        model: nn.Module,
+        *,
+        layers: Layers = None,
+        log: Sink | None = None,
+        processes: Processes | None = None,
+    ) -> MonitorHandle:
         """Watch ``model``; ``log`` is called with (step, figures) by `MonitorHandle.observe`."""
-        return MonitorHandle(self, model, layers, log)
+        return MonitorHandle(self, model, layers, log, processes)
 
     @torch.no_grad()
     def measure(self, record: Record, step: int) -> dict[str, float]:
@@ -72,7 +80,7 @@ class Monitor(Regulariser):
         for call in record:
             name = layer_name(call, names)
             names[name] = None
-            for kind, value in (("variance", call_variance(call).nanmean()), ("entropy", call_entropy(call))):
+            for kind, value in (("variance", mean_over_samples(call_variance(call))), ("entropy", call_entropy(call))):
                 figures[f"{kind}/{name}"] = float(value)
                 per_layer[kind].append(float(value))
         figures.update({kind: float(np.mean(values)) for kind, values in per_layer.items()})
@@ -108,7 +116,8 @@ class MonitorHandle(Handle):
     @plain_python
     def _after(self, _model, _args, output):
         if torch.is_grad_enabled() and self.step % self.regulariser.every == 0:
-            self._penalty = self.regulariser.penalise(self._record, self.step)
+            with sharing(self.processes):
+                self._penalty = self.regulariser.penalise(self._record, self.step)
         self._record.clear()
         return output
 

@@ -17,6 +17,7 @@ from geoattn.capture.record import Record
 from geoattn.capture.selection import Layers
 from geoattn.capture.session import capture
 from geoattn.errors import GeoattnError
+from geoattn.training.processes import Processes, sharing
 
 __all__ = ["Handle", "Penalty", "Regulariser", "Sink", "read_number"]
 
@@ -43,7 +44,14 @@ class Regulariser(ABC):
     def penalise(self, record: Record, step: int) -> Penalty:
         """The penalty of the forward pass in ``record``, with gradients; ``step`` counts forward passes from 0."""
 
-    def attach(self, model: nn.Module, *, layers: Layers = None, log: Sink | None = None) -> Handle:
+    def attach(
+        self,
+        model: nn.Module,
+        *,
+        layers: Layers = None,
+        log: Sink | None = None,
+        processes: Processes | None = None,
+    ) -> Handle:
         """Watch ``model`` from now on; the handle gives the penalty and takes everything away again.
 
         A model that returns an object with a ``.loss`` (Hugging Face, when it is given labels) has the penalty added
@@ -51,14 +59,26 @@ class Regulariser(ABC):
         ``loss = criterion(model(x), y) + handle.penalty()``. Never both: `Handle.penalty` refuses after the first.
 
         ``layers`` chooses attention modules, as in `capture`. ``log`` is called with (step, figures) for each penalty.
+
+        Under DDP each process sees a part of the batch. Attach to the model inside, with ``processes=Processes()``:
+        averages then go over the samples of all processes, as in one process with the whole batch. All of them must
+        ask for the penalty.
         """
-        return Handle(self, model, layers, log)
+        return Handle(self, model, layers, log, processes)
 
 
 class Handle:
     """A regulariser at work on a model."""
 
-    def __init__(self, regulariser: Regulariser, model: nn.Module, layers: Layers, log: Sink | None) -> None:
+    def __init__(
+        self,
+        regulariser: Regulariser,
+        model: nn.Module,
+        layers: Layers,
+        log: Sink | None,
+        processes: Processes | None = None,
+    ) -> None:
+        self.processes = processes
         self.regulariser = regulariser
         self.model = model
         self.step = -1
@@ -129,7 +149,8 @@ class Handle:
 
     def _compute(self) -> Penalty:
         if self._penalty is None:
-            self._penalty = self.regulariser.penalise(self._record, max(self.step, 0))
+            with sharing(self.processes):
+                self._penalty = self.regulariser.penalise(self._record, max(self.step, 0))
             if self._log is not None:
                 self._log(self.step, self.figures())
         return self._penalty

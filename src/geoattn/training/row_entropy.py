@@ -11,6 +11,7 @@ from torch import Tensor
 from geoattn.capture.call import Call
 from geoattn.capture.record import Record
 from geoattn.errors import GeoattnError
+from geoattn.training.processes import mean_over_samples
 from geoattn.training.regulariser import Penalty, Regulariser, read_number
 from geoattn.training.variance_regulariser import layer_name
 
@@ -61,4 +62,4 @@ def call_entropy(call: Call) -> Float[Tensor, ""]:
         # log at the smallest positive number instead of 0: the slope of 0 log 0 would be infinite
         rows = -(weights * weights.clamp_min(torch.finfo(weights.dtype).tiny).log()).sum(-1)
         valid = call.valid[:, None, :].expand(rows.shape)
-        return rows[valid].mean()
+        return mean_over_samples(rows[valid])

@@ -13,8 +13,9 @@ from geoattn.capture.call import Call
 from geoattn.capture.kept import versions
 from geoattn.capture.maps import BLOCKED, Mask, allowed_entries
 from geoattn.errors import GeoattnError
+from geoattn.training.short_variance import narrow_dtype, refuse_second_derivative, short_variances, wide_dtype
 
-__all__ = ["attention_variance", "call_variance", "streamed_variance"]
+__all__ = ["attention_variance", "call_variance", "record_variances", "streamed_variance"]
 
 _BLOCK_BYTES = 8 << 20  # of one float64 block of rows; about five such blocks exist at once
 _SHORT = 512  # longest row of the quick way; longer ones go block by block, all in float64
@@ -53,10 +54,10 @@ def attention_variance(attention: Any, valid: Any = None) -> Float[Tensor, "*b"]
     """
     if not isinstance(attention, Tensor) or not attention.is_floating_point() or attention.ndim < 2:
         raise GeoattnError(f"attention must be a float tensor of shape (..., n, m); got {_what(attention)}.")
-    x = attention.to(_wide(attention.device))
+    x = attention.to(wide_dtype(attention.device))
     if valid is None:
         x = x - x.mean(dim=(-2, -1), keepdim=True)
-        return x.square().mean(dim=(-2, -1)).to(_narrow(attention.dtype))
+        return x.square().mean(dim=(-2, -1)).to(narrow_dtype(attention.dtype))
     if not isinstance(valid, Tensor) or valid.dtype != torch.bool:
         raise GeoattnError(f"valid must be a boolean tensor, True for an entry; got {_what(valid)}.")
     try:
@@ -69,7 +70,7 @@ def attention_variance(attention: Any, valid: Any = None) -> Float[Tensor, "*b"]
     mean = x.masked_fill(~valid, 0.0).sum(dim=(-2, -1), keepdim=True) / count
     centred = (x - mean).masked_fill(~valid, 0.0)
     variance = centred.square().sum(dim=(-2, -1)) / count[..., 0, 0]
-    return variance.to(_narrow(attention.dtype))
+    return variance.to(narrow_dtype(attention.dtype))
 
 
 def streamed_variance(
@@ -145,11 +146,8 @@ def call_variance(call: Call) -> Float[Tensor, "b h"]:
     if call.route == "sdpa" and kept.weights is None and kept.versions == versions(kept.query, kept.key):
         bias = kept.mask.entries
         if bias is None or not bias.requires_grad:  # a trained bias gets its gradient from the map
-            query, key = kept.query, kept.key
-            if kept.cast is not None:
-                query, key = query.to(kept.cast), key.to(kept.cast)
-            unmasked = kept.mask == Mask() and kept.key_mask is None and kept.query_mask is None
-            if unmasked and kept.partner is None:
+            query, key, _ = kept.operands()
+            if _unmasked(kept):
                 return _stream(query, key, kept.scale, kept.mask, None, None)[0]
             variance, leaks = _stream(query, key, kept.scale, kept.mask, call.valid, call.valid_keys)
             if not leaks:
@@ -163,46 +161,52 @@ def call_variance(call: Call) -> Float[Tensor, "b h"]:
     return attention_variance(weights, real & seen)
 
 
+def record_variances(calls: list[Call]) -> list[Tensor]:
+    """`call_variance` of each call, (b, h); short calls of one shape without masks, such as all layers, go together."""
+    groups: dict[Any, list[int]] = {}
+    operands: dict[int, tuple[Tensor, Tensor]] = {}
+    for i, call in enumerate(calls):
+        kept = call._read()
+        if call.route != "sdpa" or kept.weights is not None or not _unmasked(kept):
+            continue
+        if kept.versions != versions(kept.query, kept.key):
+            continue
+        query, key, _ = kept.operands()
+        if _is_short(query, key):
+            operands[i] = query, key
+            about = (query.shape, key.shape, query.dtype, key.dtype, query.device, kept.scale)
+            groups.setdefault(about, []).append(i)
+    found: dict[int, Tensor] = {}
+    with torch._C.DisableTorchFunction():  # an open capture must not take this for attention of the model
+        for about, members in groups.items():
+            room = max(1, _BLOCK_BYTES // 8 // (about[0][:3].numel() * about[1][2]))
+            for start in range(0, len(members), room):
+                part = members[start : start + room]
+                values = short_variances([operands[i][0] for i in part], [operands[i][1] for i in part], about[-1])
+                found.update(zip(part, values.unbind(), strict=True))
+    return [found[i] if i in found else call_variance(call) for i, call in enumerate(calls)]
+
+
+def _unmasked(kept: Any) -> bool:
+    """Whether every entry of the call counts, for all that is known of it."""
+    return kept.mask == Mask() and kept.key_mask is None and kept.query_mask is None and kept.partner is None
+
+
+def _is_short(query: Any, key: Any) -> bool:
+    """Rows that are short, of heads with keys of their own, few enough to be held at once in float64."""
+    few = query.shape[:3].numel() * key.shape[2] <= _BLOCK_BYTES // 8
+    return query.shape[:2] == key.shape[:2] and key.shape[2] <= _SHORT and few
+
+
 def _stream(query: Any, key: Any, scale: float, mask: Mask, valid: Any, valid_keys: Any) -> tuple[Any, bool]:
     """The variances, and whether real rows give weight to keys that are no tokens (then they mean nothing)."""
     rows = None if valid is None or bool(valid.all()) else valid
     keys = None if valid_keys is None or bool(valid_keys.all()) else valid_keys
     leaks: list[bool] = []
     with torch._C.DisableTorchFunction():  # an open capture must not take this for attention of the model
-        if rows is None and keys is None and mask == (None, None) and key.shape[2] <= _SHORT:
-            if query.shape[:2] == key.shape[:2] and query.shape[:3].numel() * key.shape[2] <= _BLOCK_BYTES // 8:
-                return _Short.apply(query, key, scale), False
+        if rows is None and keys is None and mask == (None, None) and _is_short(query, key):
+            return short_variances([query], [key], scale)[0], False
         return _Streamed.apply(query, key, scale, mask, rows, keys, leaks), any(leaks)
-
-
-class _Short(torch.autograd.Function):
-    """The same for short rows without masks: weights in float64, the products that make the gradient in float32.
-
-    Rows of the slope sum to 0, so a common offset of the keys is taken off first: it would only cost digits.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, query: Any, key: Any, scale: float):
-        (b, h, n, d), m = query.shape, key.shape[2]
-        wide, stored = _wide(query.device), _narrow(query.dtype)
-        q, k = query.to(stored).reshape(b * h, n, d), key.to(stored).reshape(b * h, m, d)
-        weights = torch.bmm(q.to(wide), k.to(wide).mT).mul_(scale).softmax(-1)
-        deviation = weights - 1 / m
-        squares = deviation.square().sum(-1, keepdim=True)
-        if any(ctx.needs_input_grad):
-            slope = (deviation - squares).mul_(weights).mul_(2 * scale / (n * m)).to(stored)
-            to_query = torch.bmm(slope, k - k.mean(1, keepdim=True)).reshape(b, h, n, d)
-            to_key = torch.bmm(slope.mT, q).reshape(b, h, m, d)
-            ctx.save_for_backward(to_query, to_key)
-            ctx.dtypes = query.dtype, key.dtype
-        return squares.reshape(b, h, n).sum(-1).div_(n * m).to(stored)
-
-    @staticmethod
-    def backward(ctx: Any, *upstream: Any):
-        _refuse_second_derivative()
-        g = upstream[0][..., None, None]
-        to_query, to_key = ctx.saved_tensors
-        return (g * to_query).to(ctx.dtypes[0]), (g * to_key).to(ctx.dtypes[1]), None
 
 
 class _Streamed(torch.autograd.Function):
@@ -211,7 +215,7 @@ class _Streamed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Any, key: Any, scale: float, mask: Mask, rows: Any, keys: Any, leaks: list[bool]):
         b, h, n, _ = query.shape
-        m, device, wide, stored = key.shape[2], query.device, _wide(query.device), _narrow(query.dtype)
+        m, device, wide, stored = key.shape[2], query.device, wide_dtype(query.device), narrow_dtype(query.dtype)
         group = h // key.shape[1]
         grads = any(ctx.needs_input_grad[:2])
         step = max(1, _BLOCK_BYTES // (8 * b * h * m))
@@ -257,20 +261,13 @@ class _Streamed(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *upstream: Any):
-        _refuse_second_derivative()
+        refuse_second_derivative()
         to_query, to_key, per_map = ctx.saved_tensors
         g = (upstream[0] * per_map)[..., None, None]
         query, key = g * to_query, g * to_key
         if ctx.group > 1:  # heads that share their keys
             key = key.unflatten(1, (-1, ctx.group)).sum(2)
         return query.to(ctx.dtypes[0]), key.to(ctx.dtypes[1]), *([None] * 5)
-
-
-def _refuse_second_derivative() -> None:
-    if torch.is_grad_enabled():  # create_graph=True: silence would be a wrong second derivative
-        raise GeoattnError(
-            "the streamed variance has no second derivative; use create_graph=False, or attention_variance."
-        )
 
 
 def _support(mask: Mask, rows: slice, m: int, device: Any) -> Any:
@@ -311,7 +308,7 @@ def _count(mask: Mask, valid: Any, valid_keys: Any, blocks: list[slice], m: int,
     for block in blocks:
         count = _entries(_support(mask, block, m, device), valid, valid_keys, block, m, device).sum(-1)
         total, rows = total + count.sum(-1), rows + (count > 0).sum(-1)
-    wide = _wide(device)
+    wide = wide_dtype(device)
     return total.to(wide), rows[..., None, None].to(wide) / total[..., None, None].to(wide)
 
 
@@ -321,14 +318,6 @@ def _cut(entries: Any, rows: slice) -> Any:
 
 def _four(mask: Tensor) -> Tensor:
     return mask.reshape(*((1,) * (4 - mask.ndim)), *mask.shape) if mask.ndim < 4 else mask
-
-
-def _wide(device: torch.device) -> torch.dtype:
-    return torch.float32 if device.type == "mps" else torch.float64  # the one device without float64
-
-
-def _narrow(dtype: torch.dtype) -> torch.dtype:
-    return dtype if dtype in (torch.float32, torch.float64) else torch.float32
 
 
 def _what(value: Any) -> str:

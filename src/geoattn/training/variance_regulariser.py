@@ -8,8 +8,9 @@ import torch
 
 from geoattn.capture.record import Record
 from geoattn.errors import GeoattnError
+from geoattn.training.processes import current, mean_over_samples
 from geoattn.training.regulariser import Penalty, Regulariser, read_number
-from geoattn.training.variance import call_variance
+from geoattn.training.variance import record_variances
 
 __all__ = ["VarianceRegulariser"]
 
@@ -75,13 +76,19 @@ class VarianceRegulariser(Regulariser):
 
     def penalise(self, record: Record, step: int) -> Penalty:
         """Gamma times h of the variance, and the variance of each layer."""
-        maps = {}
-        for call in record:
-            maps[layer_name(call, maps)] = call_variance(call)
-        layers = {name: values.mean() for name, values in maps.items()}
-        variance = _mean(list(layers.values()))
+        maps: dict[str, Any] = {}
+        calls = list(record)
+        for call, values in zip(calls, record_variances(calls), strict=True):
+            maps[layer_name(call, maps)] = values
+        if current() is None and len({(values.shape, values.device) for values in maps.values()}) == 1:
+            means = torch.stack(list(maps.values())).flatten(1).mean(1)  # one step for all layers
+            layers, variance = dict(zip(maps, means.detach().unbind(), strict=True)), means.mean()
+        else:
+            layers = {name: mean_over_samples(values) for name, values in maps.items()}
+            variance = _mean(list(layers.values()))
         if bool(variance.isnan()):  # samples of nothing but padding have no maps
-            layers = {name: values.nanmean() for name, values in maps.items() if not values.isnan().all()}
+            layers = {name: mean_over_samples(values) for name, values in maps.items()}
+            layers = {name: value for name, value in layers.items() if not bool(value.isnan())}
             if not layers:
                 raise GeoattnError("no attention map of this batch has an entry between real tokens; is all padding?")
             variance = _mean(list(layers.values()))

@@ -1,0 +1,75 @@
+"""What a training run left in its folder: the recipe, and the rows of its log."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from geoattn.errors import GeoattnError
+from geoattn.training.training_log import read_json_lines
+
+__all__ = ["TrainingRun", "read_run"]
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRun:
+    """A run: ``name`` of its folder, ``recipe`` as plain values, and the ``rows`` of its log in order.
+
+    Rows with ``epoch`` are written after an epoch, the others by the monitor.
+    """
+
+    name: str
+    recipe: dict[str, Any]
+    rows: tuple[dict[str, Any], ...]
+
+    @property
+    def direction(self) -> str:
+        """What the recipe pushes, in words.
+
+        >>> TrainingRun("a", {"regularisers": [["variance", {"direction": "increase"}]]}, ()).direction
+        'variance increase'
+        >>> TrainingRun("a", {"regularisers": []}, ()).direction
+        'no regulariser'
+        """
+        said = []
+        for name, settings in self.recipe.get("regularisers", []):
+            how = settings.get("direction") or ", ".join(f"{v:g}" for v in settings.values() if isinstance(v, float))
+            said.append(f"{name} {how}".strip())
+        return ", ".join(said) or "no regulariser"
+
+    def series(self, name: str) -> tuple[list[int], list[float]]:
+        """Steps and values of one figure, wherever the log has it as a number."""
+        found = [(row["step"], row[name]) for row in self.rows if isinstance(row.get(name), (int, float))]
+        return [step for step, _ in found], [float(value) for _, value in found]
+
+
+def read_run(folder: str | os.PathLike[str]) -> TrainingRun:
+    """Read the folder that `geoattn.training.loop.train` wrote (``geoattn train --out``); also of a run under way.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from geoattn.training.loop import train
+    >>> from geoattn.training.recipe import Recipe
+    >>> out = tempfile.mkdtemp()
+    >>> _ = train(Recipe("digits", epochs=2, limit=20, test_limit=10, changes={"depth": 1}), out)
+    >>> run = read_run(out)
+    >>> run.direction, run.series("loss")[0]
+    ('no regulariser', [1, 2])
+    """
+    path = Path(folder)
+    try:
+        recipe = json.loads((path / "recipe.json").read_text(encoding="utf-8"))
+        rows = read_json_lines(path / "log.jsonl")
+    except (OSError, ValueError):
+        raise GeoattnError(
+            f"{path} is not the folder of a training run: recipe.json and log.jsonl expected, as geoattn train --out"
+            " writes them."
+        ) from None
+    good = isinstance(recipe, dict) and all(isinstance(row, dict) and isinstance(row.get("step"), int) for row in rows)
+    if not good or not any("loss" in row for row in rows):
+        raise GeoattnError(f"{path}: the log holds no finished epoch yet.")
+    return TrainingRun(path.absolute().name, recipe, tuple(rows))
