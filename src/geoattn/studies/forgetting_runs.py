@@ -82,6 +82,6 @@ _SEEDS = {
 }
 _LENGTHS = {
     "smoke": lambda first: {"steps": 4, "every": 2},
-    "small": lambda first: ({"steps": 40, "every": 8, "test_limit": 160}),
+    "small": lambda first: ({"steps": 40, "every": 8, "test_limit": 160, "samples": 24}),
     "paper": lambda first: {"steps": 1000, "every": 25, "test_limit": 2000},
 }

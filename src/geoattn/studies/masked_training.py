@@ -59,10 +59,10 @@ def _settings(size: str, data: str) -> dict[str, Any]:
     if size == "paper":
         return {**common, "epochs": 100, "stop_at": recipe.stop_at, "limit": None, "test_limit": None, "length": 128,
                 "samples": 1024}  # fmt: skip
-    common |= {"length": 20, "test_limit": 240, "samples": 32}
+    common |= {"length": 20, "test_limit": 160, "samples": 24}
     if is_text(data):
-        return {**common, "epochs": 3, "limit": 1500, "batch": 32, "rate": 5e-4, "samples": 24}
+        return {**common, "epochs": 3, "limit": 1500, "batch": 32, "rate": 5e-4}
     common |= {"rate": 2e-3, "changes": {"depth": 2, "dim": 32, "dim_head": 32, "mlp_dim": 64}}
     if data == "digits":
-        return {**common, "epochs": 24, "limit": 700, "stop_at": recipe.stop_at}
-    return {**common, "epochs": 6, "limit": 1000}
+        return {**common, "epochs": 16, "limit": 700, "stop_at": recipe.stop_at}
+    return {**common, "epochs": 5, "limit": 1000}
