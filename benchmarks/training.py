@@ -1,4 +1,6 @@
-"""Cost of regularisers per training step of L-ViT (MNIST size, batch of 64), against the same step without one.
+"""Cost of regularisers per training step of L-ViT (batch of 64), against the same step without one.
+
+17 tokens are the paper's L-ViT for MNIST; 65 are the same model on images of 32 pixels in patches of 4.
 
     OMP_NUM_THREADS=1 python -m benchmarks.training       # prints JSON
 
@@ -20,7 +22,7 @@ from torch.nn import functional
 from geoattn.training.baselines import AttentionDropout, SoftmaxTemperature
 from geoattn.training.curvature_regulariser import CurvatureRegulariser
 from geoattn.training.edge_mask import EdgeMask
-from geoattn.training.lvit import LViT
+from geoattn.training.lvit import LViT, LViTConfig
 from geoattn.training.row_entropy import RowEntropy
 from geoattn.training.variance_regulariser import VarianceRegulariser
 
@@ -35,14 +37,19 @@ KINDS: dict[str, Any] = {
 }
 
 
+SIZES = {17: LViTConfig(), 65: LViTConfig(image_size=32, patch_size=4)}
+AT_65 = ("plain", "variance", "curvature (default sample)")
+
+
 class Bench:
     """One model; `step` takes the CPU seconds of a training step of some kind."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: LViTConfig) -> None:
         torch.manual_seed(0)
-        self.model = LViT()
+        self.model = LViT(config)
         self.adam = torch.optim.Adam(self.model.parameters(), lr=5e-4)
-        self.images, self.labels = torch.rand(64, 1, 28, 28), torch.randint(10, (64,))
+        self.images = torch.rand(64, 1, config.image_size, config.image_size)
+        self.labels = torch.randint(10, (64,))
 
     def step(self, regulariser: Any) -> float:
         handle = None if regulariser is None else regulariser.attach(self.model)
@@ -64,39 +71,37 @@ class Bench:
         self.adam.step()
 
 
-def run(rounds: int = 60) -> dict[str, Any]:
-    """Milliseconds and overheads by kind; all edges of all maps a few times only."""
-    bench = Bench()
-    times: dict[str, list[float]] = {name: [] for name in KINDS}
-    for i in range(rounds + 3):
-        for name in sorted(KINDS, key=lambda name: hash((i, name))):
-            seconds = bench.step(KINDS[name])
-            if i >= 3:
-                times[name].append(1000 * seconds)
-    everything = CurvatureRegulariser("decrease", maps="all", edges="all", threads=1)
-    times["curvature (all edges of all maps)"] = [1000 * bench.step(everything) for _ in range(3)]
-    best = {name: min(values) for name, values in times.items()}
-    plain = times["plain"]
+def run(rounds: int = 40) -> dict[str, Any]:
+    """Milliseconds and overheads by number of tokens and kind; all edges of all maps a few times only."""
+    steps = []
+    for tokens, config in SIZES.items():
+        kinds = {name: kind for name, kind in KINDS.items() if tokens == 17 or name in AT_65}
+        bench, count = Bench(config), rounds if tokens == 17 else rounds // 4
+        times: dict[str, list[float]] = {name: [] for name in kinds}
+        for i in range(count + 3):
+            for name in sorted(kinds, key=lambda name: hash((i, name))):
+                seconds = bench.step(kinds[name])
+                if i >= 3:
+                    times[name].append(1000 * seconds)
+        if tokens == 17:
+            everything = CurvatureRegulariser("decrease", maps="all", edges="all", threads=1)
+            times["curvature (all edges of all maps)"] = [1000 * bench.step(everything) for _ in range(3)]
+        steps += [_row(tokens, name, values, times["plain"]) for name, values in times.items()]
     return {
-        "torch_threads": torch.get_num_threads(),
-        "torch": str(torch.__version__),
-        "rounds": rounds,
-        "steps": [
-            {
-                "kind": name,
-                "best_ms": round(best[name], 2),
-                "median_ms": round(statistics.median(values), 2),
-                "overhead_percent_of_best": round(100 * (best[name] / best["plain"] - 1), 1),
-                # the last kind did not take turns with the others
-                "overhead_percent_median_of_pairs": round(
-                    100 * (statistics.median(v / p for v, p in zip(values, plain, strict=True)) - 1), 1
-                )
-                if len(values) == len(plain)
-                else None,
-            }
-            for name, values in times.items()
-        ],
-    }
+        "command": "OMP_NUM_THREADS=1 python -m benchmarks.training", "torch_threads": torch.get_num_threads(),
+        "torch": str(torch.__version__), "rounds": rounds, "steps": steps,
+    }  # fmt: skip
+
+
+def _row(tokens: int, name: str, values: list[float], plain: list[float]) -> dict[str, Any]:
+    paired = len(values) == len(plain)  # all edges of all maps did not take turns with the others
+    median = statistics.median(v / p for v, p in zip(values, plain, strict=True)) if paired else None
+    return {
+        "tokens": tokens, "kind": name, "best_ms": round(min(values), 2),
+        "median_ms": round(statistics.median(values), 2),
+        "overhead_percent_of_best": round(100 * (min(values) / min(plain) - 1), 1),
+        "overhead_percent_median_of_pairs": None if median is None else round(100 * (median - 1), 1),
+    }  # fmt: skip
 
 
 if __name__ == "__main__":

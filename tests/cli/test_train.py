@@ -29,7 +29,9 @@ def test_json_and_folder(tmp_path: Path) -> None:
     assert summary["recipe"]["regularisers"] == [["variance", {"direction": "increase", "gamma": 0.5}]]
     assert summary["steps"] == 1
     assert 0 <= summary["test_accuracy"] <= 1
-    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["checkpoint.safetensors", "log.jsonl"]
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == [
+        "checkpoint.safetensors", "log.jsonl", "recipe.json",
+    ]  # fmt: skip
 
 
 def test_words(tmp_path: Path) -> None:

@@ -62,6 +62,10 @@ def report(
     smoothness: Annotated[
         int, typer.Option(help="Local Lipschitz constants of so many samples, the first ones; 0: none.")
     ] = _SMOOTHNESS,
+    run: Annotated[
+        list[Path] | None,
+        typer.Option(help="Folder of a training run (geoattn train --out) to show; may come several times."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html"),
     seed: Annotated[int, typer.Option(help="Of the draws of samples and edges and of the bootstrap.")] = 0,
     threads: Annotated[
@@ -90,7 +94,9 @@ def report(
     from geoattn.cli.sources import Source, read_data, read_model
     from geoattn.profile.profile import profile
     from geoattn.report.page import write_report
+    from geoattn.training.run_folder import read_run
 
+    runs = [read_run(folder) for folder in run or []]
     rows = read_data(data, model, split, samples, seed)
     settings: dict[str, Any] = {
         "tokens": tokens,
@@ -123,7 +129,7 @@ def report(
             raise GeoattnError(f"{name}: {error}") from None
         profiles.append(made)
         reused.append(kept)
-    write_report(out, profiles[0], profiles[1] if len(profiles) > 1 else None, command=_command())
+    write_report(out, profiles[0], profiles[1] if len(profiles) > 1 else None, command=_command(), runs=runs)
     seconds = time.perf_counter() - started
     if as_json:
         print(json.dumps(_as_json(out, profiles, reused, seconds), indent=2, allow_nan=False))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from geoattn.cli.progress import LateProgress
 from geoattn.errors import GeoattnError
 
 __all__ = ["train"]
@@ -59,7 +61,10 @@ def train(
         typer.Option(help="Folder for checkpoint.safetensors and log.jsonl; a run cut short goes on from there."),
     ] = None,
 ) -> None:
-    """Train L-ViT or BERT-Tiny as in the Ricci paper; the same options and seed give the same weights."""
+    """Train L-ViT or BERT-Tiny as in the Ricci paper; the same options and seed give the same weights.
+
+    Several processes or GPUs: torchrun --nproc-per-node 2 -m geoattn train ... divides each batch among them.
+    """
     shared = {} if gamma is None else {"gamma": gamma}
     wanted: list[tuple[str, dict[str, Any]]] = []
     if variance is not None:
@@ -80,6 +85,7 @@ def train(
 
     # Heavy imports wait until --help can no longer be meant.
     from geoattn.training.loop import train as run
+    from geoattn.training.processes import Processes, joined
     from geoattn.training.recipe import Recipe
 
     recipe = Recipe(
@@ -99,7 +105,21 @@ def train(
                 file=sys.stderr,
             )
 
-    done = run(recipe, out, root=root, device=device, checkpoint_every=checkpoint_every, log=report)
+    with joined(device) as device, ExitStack() as stack:
+        bars: list[LateProgress] = []
+
+        def show(done: int, total: int) -> None:
+            if not bars:
+                bars.append(stack.enter_context(LateProgress(total, f"training on {data}", "steps")))
+            bars[0].update(done)
+
+        first = Processes().rank == 0  # of the processes that torchrun started
+        done = run(
+            recipe, out, root=root, device=device, checkpoint_every=checkpoint_every, log=report,
+            progress=show if first else None,
+        )  # fmt: skip
+    if not first:
+        return
     summary = {
         "recipe": done.recipe.as_dict(), "train_accuracy": done.train_accuracy, "test_accuracy": done.test_accuracy,
         "steps": done.steps, "stopped_early": done.stopped_early, "history": list(done.history),

@@ -18,16 +18,17 @@ __all__ = ["Models"]
 class Models:
     """``profiles`` with their ``names``, ready to be shown, and the ``conventions`` that all of them have.
 
-    ``robustness`` has what `geoattn.robustness.robustness` gave for each of them, or None.
+    ``robustness`` has what `geoattn.robustness.robustness` gave for each of them, or None; ``runs`` are training runs.
     """
 
     profiles: tuple[Profile, ...]
     names: tuple[str, ...]
     conventions: tuple[str, ...]
     robustness: tuple[Any, ...] = ()
+    runs: tuple[Any, ...] = ()
 
     @classmethod
-    def of(cls, profile: Profile, other: Profile | None, robustness: Any = None) -> Models:
+    def of(cls, profile: Profile, other: Profile | None, robustness: Any = None, runs: Sequence[Any] = ()) -> Models:
         """Names of equal models get a number; conventions that only one profile has are left out."""
         profiles = (profile,) if other is None else (profile, other)
         names = [visible(p.settings["model"], 60) for p in profiles]
@@ -43,7 +44,7 @@ class Models:
                 f"the two profiles share no convention ({', '.join(mine)}; {', '.join(theirs)}): profile one of them"
                 " anew."
             )
-        return cls(profiles, tuple(names), tuple(shared), _one_each(robustness, len(profiles)))
+        return cls(profiles, tuple(names), tuple(shared), _one_each(robustness, len(profiles)), tuple(runs))
 
     def control(self, name: str, label: str, options: Sequence[tuple[str, str]]) -> Control:
         """A choice."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -26,18 +26,19 @@ from geoattn.report.sensitivity import sensitivity
 from geoattn.report.smoothness import smoothness
 from geoattn.report.summary import summary
 from geoattn.report.templates import package_file, render
+from geoattn.report.training import training
 
 __all__ = ["SECTIONS", "page", "write_report"]
 
 #: The sections in their order. Each takes the models and gives a `Section`, or None when it has nothing to show.
 SECTIONS: list[Callable[[Models], Section | None]] = [
-    comparison, distributions, heads, graph_view, smoothness, perturbed, sensitivity,
+    comparison, distributions, heads, graph_view, smoothness, perturbed, training, sensitivity,
 ]  # fmt: skip
 
 
 def write_report(
     path: str | os.PathLike[str], profile: Profile, other: Profile | None = None, *, command: str | None = None,
-    robustness: Any = None,
+    robustness: Any = None, runs: Sequence[Any] = (),
 ) -> None:  # fmt: skip
     """Write the report of one model, or of two side by side, to one HTML file.
 
@@ -54,18 +55,21 @@ def write_report(
         The command that makes the report again, to be shown in it.
     robustness
         What `geoattn.robustness` gave for the model, or a pair of them: accuracy drops and examples are shown.
+    runs
+        Training runs, from `geoattn.training.run_folder.read_run`: their curves are shown.
     """
-    content = page(profile, other, command=command, robustness=robustness).encode("utf-8", errors="replace")
+    content = page(profile, other, command=command, robustness=robustness, runs=runs).encode("utf-8", errors="replace")
     write_atomically(path, lambda file: file.write(content))
 
 
 def page(
-    profile: Profile, other: Profile | None = None, *, command: str | None = None, robustness: Any = None
-) -> str:
+    profile: Profile, other: Profile | None = None, *, command: str | None = None, robustness: Any = None,
+    runs: Sequence[Any] = (),
+) -> str:  # fmt: skip
     """The page as text."""
     from plotly.offline import get_plotlyjs
 
-    models = Models.of(profile, other, robustness)
+    models = Models.of(profile, other, robustness, runs)
     sections = [s for make in SECTIONS if (s := make(models)) is not None]
     sections.append(provenance(models, command))
     data = json_for_script({s.key: _data(s) for s in sections})
