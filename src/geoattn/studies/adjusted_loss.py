@@ -1,0 +1,98 @@
+"""Figures 5 and 10 of the Ricci paper: how fast the loss falls when the variance of attention is pushed up or down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from geoattn.studies.adjusted_training import COLOURS, DIRECTIONS, VERSION, Pairs, data_of, series
+from geoattn.studies.study import Finding, Study, interval, judge
+
+__all__ = ["epochs_to", "loss_study"]
+
+_PAIRS = (("decrease", "increase"), ("none", "increase"), ("none", "decrease"))
+
+
+def loss_study(name: str, place: str, sizes: Callable[[str], list[dict[str, Any]]]) -> Study:
+    """The study of one of the two figures: they differ in model and data."""
+    return Study(
+        name, VERSION, "geoattn.studies.adjusted_training:trial", sizes, _table, _figure, _verdict,
+        paper="ricci", place=place,
+        how="Cross entropy of the training rows, without the penalty, averaged over each epoch; its mean over all "
+        "epochs, and the epochs until it reaches a level that both runs of a pair reach; paired t intervals over seeds.",
+    )  # fmt: skip
+
+
+def epochs_to(losses: Any, level: float) -> float:
+    """When a loss curve first reaches a level, in epochs, with straight lines between them; epochs count from 1.
+
+    >>> epochs_to([2.0, 1.0, 0.5], 0.75), epochs_to([2.0, 1.0], 2.5)
+    (2.5, 1.0)
+    """
+    for k, loss in enumerate(losses):
+        if loss <= level:
+            return float(1 + k) if k == 0 else float(k + (losses[k - 1] - level) / (losses[k - 1] - loss))
+    return float("inf")
+
+
+def _curves(pairs: Pairs, data: str, direction: str) -> np.ndarray:
+    """(seeds, epochs) task losses."""
+    return series(pairs, data, direction, lambda r: [row["loss"] for row in r["history"][1:]])
+
+
+def _table(pairs: Pairs) -> Any:
+    import pandas as pd
+
+    rows = []
+    for data in data_of(pairs):
+        for direction in DIRECTIONS:
+            curves = _curves(pairs, data, direction)
+            for k in range(curves.shape[1]):
+                mean, low, _ = interval(curves[:, k])
+                rows.append({
+                    "data": data, "direction": direction, "epoch": k + 1, "trials": len(curves), "loss": mean,
+                    "loss_half_width": mean - low,
+                })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _verdict(pairs: Pairs) -> list[Finding]:
+    findings = []
+    for data in data_of(pairs):
+        for slow, fast in _PAIRS:
+            a, b = _curves(pairs, data, slow), _curves(pairs, data, fast)
+            than = "without a regulariser" if slow == "none" else f"when it is to {slow}"
+            claim = f"the loss falls faster when variance is to {fast} than {than}"
+            measure = f"mean loss over all epochs, {slow} minus {fast}"
+            findings.append(judge(claim, data, a.mean(1) - b.mean(1), measure=measure))
+            level = np.maximum(a.min(1), b.min(1))
+            wait = [epochs_to(x, y) - epochs_to(z, y) for x, z, y in zip(a, b, level, strict=True)]
+            claim = f"training converges earlier when variance is to {fast} than {than}"
+            findings.append(
+                judge(claim, data, wait, measure=f"epochs to a loss that both runs reach, {slow} minus {fast}")
+            )
+    return findings
+
+
+def _figure(pairs: Pairs) -> Any:
+    from matplotlib.figure import Figure
+
+    names = data_of(pairs)
+    figure = Figure(figsize=(3.3 * len(names), 3.0), layout="constrained")
+    axes = figure.subplots(1, len(names), squeeze=False)[0]
+    for ax, data in zip(axes, names, strict=True):
+        for direction in DIRECTIONS:
+            curves = _curves(pairs, data, direction)
+            epochs = np.arange(1, curves.shape[1] + 1)
+            ax.plot(epochs, curves.mean(0), color=COLOURS[direction], label=direction, marker=".")
+            bounds = np.array([interval(column)[1:] for column in curves.T])
+            if np.isfinite(bounds).all():
+                ax.fill_between(epochs, *bounds.T, color=COLOURS[direction], alpha=0.2, lw=0)
+        ax.set_title(f"{data}, {len(curves)} seeds", fontsize=10)
+        ax.set_xlabel("epoch")
+        ax.xaxis.get_major_locator().set_params(integer=True)
+    axes[0].set_ylabel("training loss")
+    axes[0].legend(title="variance", fontsize=8, title_fontsize=8)
+    return figure
