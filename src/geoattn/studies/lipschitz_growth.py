@@ -23,10 +23,10 @@ def _sizes(size: str) -> list[dict[str, Any]]:
         heads, seeds, reach = [("random-bert", 0, 0)], 2, [5, 17, 65]
     elif size == "small":
         plan = [
-            ("minilm", [8, 16, 32, 64, 128, 256], 6, None),
-            ("stories260K", [8, 16, 32, 64, 128, 256, 512], 8, None),
+            ("minilm", [8, 16, 32, 64, 128], 5, None),
+            ("stories260K", [8, 16, 32, 64, 128, 256], 6, None),
         ]
-        heads, seeds, reach = [("minilm", k, 0) for k in range(6)], 10, [5, 17, 65, 257, 1025]
+        heads, seeds, reach = [("minilm", k, 0) for k in range(6)], 10, [5, 17, 65, 257]
     else:
         doubling = [8, 16, 32, 64, 128, 256, 512]
         paper = [2, *range(4, 99, 8)]
@@ -36,7 +36,7 @@ def _sizes(size: str) -> list[dict[str, Any]]:
         ]  # fmt: skip
         heads, seeds, reach = [("minilm", k, h) for k in range(6) for h in range(12)], 30, [5, 17, 65, 257, 1025, 4097]
     texts = [
-        {"kind": "text", "model": model, "text": k, "lengths": lengths, "layers": layers, "heads_up_to": 64}
+        {"kind": "text", "model": model, "text": k, "lengths": lengths, "layers": layers, "heads_up_to": 32}
         for model, lengths, count, layers in plan
         for k in range(count)
     ]
