@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from geoattn.studies.cells import Pairs, by, judge_association, judge_with_trimmed, matched, mean_and_half
+from geoattn.studies.cells import Pairs, by, judge_association, judge_with_trimmed, matched, mean_and_half, values
 from geoattn.studies.distribution_panel import NUMBERS, draw_distribution, grid_of_panels
 from geoattn.studies.layer_curvature import PRESETS
 from geoattn.studies.masked_training import masked_configs
-from geoattn.studies.study import Finding, Study
+from geoattn.studies.study import Finding, Study, judge
 from geoattn.studies.tasks import described, title_of
 
 __all__ = ["STUDY"]
@@ -26,6 +26,16 @@ def _number(convention: str, name: str) -> Any:
     return lambda result: result["curvature"]["last"][convention][name]
 
 
+def _dip(convention: str) -> Any:
+    """0 where all values are equal."""
+    return lambda result: result["curvature"]["last"][convention]["dip"] or 0.0
+
+
+def _rejected(cell: Pairs, convention: str) -> int:
+    tests = [result["curvature"]["last"][convention]["dip_p"] for _, result in cell]
+    return sum(p is not None and p < 0.05 for p in tests)
+
+
 def _table(pairs: Pairs) -> Any:
     import pandas as pd
 
@@ -39,8 +49,7 @@ def _table(pairs: Pairs) -> Any:
                 row[name], half = mean_and_half(np.array(numbers)) if numbers else (None, None)
                 if name in ("distance_to_one", "negative_share", "std"):
                     row[f"{name}_half_width"] = half
-            tests = [r["curvature"]["last"][convention]["dip_p"] for _, r in cell]
-            row["several_modes"] = sum(p is not None and p < 0.05 for p in tests) / len(tests)
+            row["one_mode_rejected"] = _rejected(cell, convention)
             rows.append(row)
     return pd.DataFrame(rows)
 
@@ -65,6 +74,16 @@ def _verdict(pairs: Pairs) -> list[Finding]:
 
                 measure = f"{words}, last layer, without a mask minus at rate {top}"
                 findings += judge_with_trimmed(claim, described(cell[0][0]), fall, convention, measure)
+            findings.append(
+                judge(
+                    "the distribution comes closer to one with a single mode",
+                    described(cell[0][0]),
+                    values(low, _dip(convention)) - values(high, _dip(convention)),
+                    convention=convention,
+                    measure=f"Hartigans' dip, last layer, without a mask minus at rate {top}; one mode is rejected in"
+                    f" {_rejected(low, convention)} and {_rejected(high, convention)} of {len(low)} runs",
+                )
+            )
         rho = [next(iter(r["rho"].values())) for _, r in cell]
         for convention in PRESETS:
             findings.append(

@@ -39,6 +39,7 @@ STUDIES = {
     "lipschitz-growth": "geoattn.studies.lipschitz_growth",
     "mean-field": "geoattn.studies.mean_field",
     "phase-diagram": "geoattn.studies.phase_diagram",
+    "section-5-1": "geoattn.studies.section_5_1",
     "smoothness-curvature": "geoattn.studies.smoothness_curvature",
     "table1": "geoattn.studies.table1",
     "token-flow": "geoattn.studies.token_flow",
