@@ -21,7 +21,8 @@ def loss_study(name: str, place: str, sizes: Callable[[str], list[dict[str, Any]
         name, VERSION, "geoattn.studies.adjusted_training:trial", sizes, _table, _figure, _verdict,
         paper="ricci", place=place,
         how="Cross entropy of the training rows, without the penalty, averaged over each epoch; its mean over all "
-        "epochs, and the epochs until it reaches a level that both runs of a pair reach; paired t intervals over seeds.",
+        "epochs, and the epochs until it reaches a level that both runs of a pair reach; paired t intervals over "
+        "seeds.",
     )  # fmt: skip
 
 
@@ -37,9 +38,9 @@ def epochs_to(losses: Any, level: float) -> float:
     return float("inf")
 
 
-def _curves(pairs: Pairs, data: str, direction: str) -> np.ndarray:
+def _curves(pairs: Pairs, data: str, direction: str, beside: str | None = None) -> np.ndarray:
     """(seeds, epochs) task losses."""
-    return series(pairs, data, direction, lambda r: [row["loss"] for row in r["history"][1:]])
+    return series(pairs, data, direction, lambda r: [row["loss"] for row in r["history"][1:]], beside)
 
 
 def _table(pairs: Pairs) -> Any:
@@ -62,7 +63,7 @@ def _verdict(pairs: Pairs) -> list[Finding]:
     findings = []
     for data in data_of(pairs):
         for slow, fast in _PAIRS:
-            a, b = _curves(pairs, data, slow), _curves(pairs, data, fast)
+            a, b = _curves(pairs, data, slow, fast), _curves(pairs, data, fast, slow)
             than = "without a regulariser" if slow == "none" else f"when it is to {slow}"
             claim = f"the loss falls faster when variance is to {fast} than {than}"
             measure = f"mean loss over all epochs, {slow} minus {fast}"

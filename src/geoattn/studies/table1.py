@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from geoattn.studies.adjusted_training import COLOURS, DIRECTIONS, VERSION, Pairs, data_of, plan, series, trial
+from geoattn.studies.adjusted_training import COLOURS, DIRECTIONS, TEXTS, VERSION, Pairs, data_of, plan, series, trial
 from geoattn.studies.study import Finding, Study, interval, judge
 
 __all__ = ["STUDY", "trial"]
@@ -21,8 +21,13 @@ _CLAIMS = (
 )
 
 
-def _values(pairs: Pairs, data: str, direction: str, number: str) -> np.ndarray:
-    return series(pairs, data, direction, lambda result: result[number])
+def _values(pairs: Pairs, data: str, direction: str, number: str, beside: str | None = None) -> np.ndarray:
+    return series(pairs, data, direction, lambda result: result[number], beside)
+
+
+def _sizes(size: str) -> list[dict[str, Any]]:
+    """The paper's data sets; of texts SST-2 alone when small."""
+    return plan(size, texts=TEXTS if size == "paper" else ("sst2",))
 
 
 def _table(pairs: Pairs) -> Any:
@@ -45,7 +50,7 @@ def _verdict(pairs: Pairs) -> list[Finding]:
     findings = []
     for data in data_of(pairs):
         for claim, number, first, second in _CLAIMS:
-            differences = _values(pairs, data, first, number) - _values(pairs, data, second, number)
+            differences = _values(pairs, data, first, number, second) - _values(pairs, data, second, number, first)
             measure = f"{number.replace('_', ' ')}, {first} minus {second}"
             findings.append(judge(claim, data, differences, measure=measure))
     return findings
@@ -73,7 +78,7 @@ def _figure(pairs: Pairs) -> Any:
 
 
 STUDY = Study(
-    "table1", VERSION, "geoattn.studies.adjusted_training:trial", plan, _table, _figure, _verdict,
+    "table1", VERSION, "geoattn.studies.adjusted_training:trial", _sizes, _table, _figure, _verdict,
     paper="ricci", place="Table 1",
     how="Models trained with gamma h(variance) in both directions and without, the same seeds for all; paired t "
     "intervals over seeds of the accuracies at the end.",
