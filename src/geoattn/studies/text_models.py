@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +58,7 @@ def long_text(number: int, characters: int, *, built_in: bool = False) -> str:
     if built_in:
         text = " ".join([_PARAGRAPH] * (2 + characters // len(_PARAGRAPH)))
         return text[7 * number :][:characters]
-    from geoattn.data.loader import load
-
-    rows = load("imdb", split="test", limit=400, seed=0).texts
-    assert rows is not None
+    rows = _reviews()
     start = (37 * number) % len(rows)
     text = ""
     for k in range(len(rows)):
@@ -68,6 +66,16 @@ def long_text(number: int, characters: int, *, built_in: bool = False) -> str:
         if len(text) >= characters:
             break
     return text[:characters]
+
+
+@cache
+def _reviews() -> tuple[str, ...]:
+    """Read once for all trials of a process."""
+    from geoattn.data.loader import load
+
+    rows = load("imdb", split="test", limit=400, seed=0).texts
+    assert rows is not None
+    return rows
 
 
 def _minilm_folder() -> Path:
