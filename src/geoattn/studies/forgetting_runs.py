@@ -10,7 +10,7 @@ from geoattn.robustness.forgetting import forgetting
 from geoattn.studies.layer_curvature import layer_curvature
 from geoattn.studies.learner import Learner
 from geoattn.studies.tasks import PAIRS_OF_DIGITS, is_text, load_task
-from geoattn.studies.trained_models import IMAGES, MODELS, TEXTS, settings_of
+from geoattn.studies.trained_models import IMAGES, MODELS, SMALL_IMAGES, SMALL_TEXTS, TEXTS, settings_of
 
 __all__ = ["image_pairs", "ordered_pairs", "pair_configs", "text_pairs", "trial"]
 
@@ -63,18 +63,17 @@ def image_pairs(size: str) -> list[tuple[str, str]]:
     """Figure 11: all ordered pairs of the three sets; at small one pair both ways, and the variants of digits."""
     if size == "smoke":
         return [("digits", "digits-inverted")]
-    return (
-        ordered_pairs(IMAGES) if size == "paper" else [*PAIRS_OF_DIGITS, *ordered_pairs(("cifar10", "fashion-mnist"))]
-    )
+    return ordered_pairs(IMAGES) if size == "paper" else [*PAIRS_OF_DIGITS, *ordered_pairs(SMALL_IMAGES)]
 
 
 def text_pairs(size: str) -> list[tuple[str, str]]:
     """Figure 12: all ordered pairs of the three sets; at small one pair both ways."""
     if size == "smoke":
         return [("made-up-mood", "made-up-animal")]
-    return ordered_pairs(TEXTS) if size == "paper" else ordered_pairs(("sst2", "headlines"))
+    return ordered_pairs(TEXTS) if size == "paper" else ordered_pairs(SMALL_TEXTS)
 
 
+_DIGITS = {"limit": 500, "epochs": 10}
 _SEEDS = {
     "smoke": lambda first: 2,
     "small": lambda first: 10 if first.startswith("digits") else 3,
@@ -82,6 +81,8 @@ _SEEDS = {
 }
 _LENGTHS = {
     "smoke": lambda first: {"steps": 4, "every": 2},
-    "small": lambda first: ({"steps": 40, "every": 8, "test_limit": 160, "samples": 24}),
+    "small": lambda first: (
+        {"steps": 32, "every": 8, "test_limit": 120, "samples": 16} | (_DIGITS if first.startswith("digits") else {})
+    ),
     "paper": lambda first: {"steps": 1000, "every": 25, "test_limit": 2000},
 }

@@ -11,7 +11,7 @@ from geoattn.studies.distribution_panel import COLOURS, NUMBERS, SHORT, draw_dis
 from geoattn.studies.layer_curvature import PRESETS
 from geoattn.studies.study import Finding, judge
 from geoattn.studies.tasks import described, is_text, title_of
-from geoattn.studies.trained_models import IMAGES, MODELS, TEXTS, settings_of
+from geoattn.studies.trained_models import IMAGES, MODELS, SMALL_IMAGES, SMALL_TEXTS, TEXTS, settings_of
 
 __all__ = ["configs", "figure", "table", "verdict"]
 
@@ -27,11 +27,11 @@ _STATISTICS = (
 
 
 def configs(size: str, models: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Trials for some of the models: digits with 10 seeds and the six sets with 3 at small, 5 runs at paper."""
+    """Trials for some of the models. small: digits with 10 seeds, four sets with 3; paper: the six sets with 5."""
     if size == "smoke":
         plan = [("digits", 2), ("made-up-mood", 2)]
     elif size == "small":
-        plan = [("digits", 10), *((data, 3) for data in (*IMAGES, *TEXTS))]
+        plan = [("digits", 10), *((data, 3) for data in (*SMALL_IMAGES, *SMALL_TEXTS))]
     else:
         plan = [(data, 5) for data in (*IMAGES, *TEXTS)]
     return [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from geoattn.studies.tasks import is_text
-from geoattn.studies.trained_models import APPENDIX_E3, IMAGES, TEXTS, train_and_measure
+from geoattn.studies.trained_models import APPENDIX_E3, IMAGES, SMALL_IMAGES, SMALL_TEXTS, TEXTS, train_and_measure
 from geoattn.training.recipe import Recipe
 
 __all__ = ["masked_configs", "trial"]
@@ -41,7 +41,7 @@ def masked_configs(size: str) -> list[dict[str, Any]]:
     if size == "paper":
         plan = [(data, 30, _TENTHS) for data in (*IMAGES, *TEXTS)]
     else:
-        plan = [("digits", 10, _TENTHS), *((data, 3, _FEW) for data in (*IMAGES, *TEXTS))]
+        plan = [("digits", 10, _TENTHS), *((data, 3, _FEW) for data in (*SMALL_IMAGES, *SMALL_TEXTS))]
     return [
         {"data": data, "mask": rate, "seed": seed, **_settings(size, data)}
         for data, seeds, rates in plan
@@ -59,9 +59,9 @@ def _settings(size: str, data: str) -> dict[str, Any]:
     if size == "paper":
         return {**common, "epochs": 100, "stop_at": recipe.stop_at, "limit": None, "test_limit": None, "length": 128,
                 "samples": 1024}  # fmt: skip
-    common |= {"length": 20, "test_limit": 160, "samples": 24}
+    common |= {"length": 20, "test_limit": 120, "samples": 16}
     if is_text(data):
-        return {**common, "epochs": 3, "limit": 1500, "batch": 32, "rate": 5e-4}
+        return {**common, "epochs": 3, "limit": 1200, "batch": 32, "rate": 5e-4}
     common |= {"rate": 2e-3, "changes": {"depth": 2, "dim": 32, "dim_head": 32, "mlp_dim": 64}}
     if data == "digits":
         return {**common, "epochs": 16, "limit": 700, "stop_at": recipe.stop_at}

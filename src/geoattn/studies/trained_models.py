@@ -14,9 +14,22 @@ from geoattn.studies.layer_curvature import layer_curvature
 from geoattn.studies.learner import Learner
 from geoattn.studies.tasks import is_text, load_task
 
-__all__ = ["APPENDIX_E3", "IMAGES", "MODELS", "SECTION_5", "TEXTS", "settings_of", "train_and_measure", "trial"]
+__all__ = [
+    "APPENDIX_E3",
+    "IMAGES",
+    "MODELS",
+    "SECTION_5",
+    "SMALL_IMAGES",
+    "SMALL_TEXTS",
+    "TEXTS",
+    "settings_of",
+    "train_and_measure",
+    "trial",
+]
 
 IMAGES, TEXTS = ("mnist", "fashion-mnist", "cifar10"), ("sst2", "imdb", "headlines")
+#: The sets that the small size takes: one pair of each medium.
+SMALL_IMAGES, SMALL_TEXTS = ("fashion-mnist", "cifar10"), ("sst2", "headlines")
 #: The pairs of models of the paper: by its account the second one of each has the less positive curvature.
 MODELS = {"images": ("vit-b16", "deit-b16"), "texts": ("electra-small", "bert-tiny")}
 #: Perturbations by their names in `image_perturbations` and `text_perturbations`; the first one gives rho.
