@@ -22,7 +22,7 @@ __all__ = ["report"]
 
 _CONVENTIONS = "markov,hop,grc-0.6,grc-0.5"
 _EXAMPLES = 4
-_SMOOTHNESS = 16  # samples: some seconds
+_SMOOTHNESS = 16  # samples of an L-ViT: some seconds
 _MOST_THREADS = 1024
 
 
@@ -60,8 +60,13 @@ def report(
         typer.Option(help="auto (all of up to 65 tokens, else 512), all, or a number per map.", metavar="auto|all|N"),
     ] = "auto",
     smoothness: Annotated[
-        int, typer.Option(help="Local Lipschitz constants of so many samples, the first ones; 0: none.")
-    ] = _SMOOTHNESS,
+        int | None,
+        typer.Option(
+            help="Local Lipschitz constants of so many samples, the first ones; 0: none. Default: 16 for L-ViT, else 0:"
+            " they take minutes for long texts.",
+            show_default=False,
+        ),
+    ] = None,
     run: Annotated[
         list[Path] | None,
         typer.Option(help="Folder of a training run (geoattn train --out) to show; may come several times."),
@@ -82,6 +87,8 @@ def report(
     names = _read_conventions(conventions)
     wanted = _read_edges(edges)
     _check_numbers(samples, seed, threads)
+    if smoothness is None:
+        smoothness = _SMOOTHNESS if model.startswith("lvit-") and (other or model).startswith("lvit-") else 0
     if smoothness < 0:
         raise GeoattnError(f"--smoothness must not be negative; got {smoothness}.")
     for option, value, choices in (("--tokens", tokens, ("all", "content")), ("--split", split, ("test", "train"))):
@@ -92,6 +99,7 @@ def report(
     # Heavy imports wait until the options are known to be good, and --help never pays for them.
     from geoattn.cli.profile_cache import cached_profile
     from geoattn.cli.sources import Source, read_data, read_model
+    from geoattn.profile.model_flow import model_flow
     from geoattn.profile.profile import profile
     from geoattn.report.page import write_report
     from geoattn.training.run_folder import read_run
@@ -107,7 +115,7 @@ def report(
     }
     if smoothness:
         settings |= {"lenses": ["weights", "spectrum", "smoothness"], "smoothness_samples": smoothness}
-    profiles, reused = [], []
+    profiles, reused, flows = [], [], []
 
     def measure(source: Source) -> Any:
         bar = LateProgress(len(rows), printable(source.name)[:40], unit="samples")
@@ -129,7 +137,13 @@ def report(
             raise GeoattnError(f"{name}: {error}") from None
         profiles.append(made)
         reused.append(kept)
-    write_report(out, profiles[0], profiles[1] if len(profiles) > 1 else None, command=_command(), runs=runs)
+        try:
+            with prompt_interrupt():
+                flows.append(model_flow(source.model, rows, tokenizer=source.tokenizer, convention=names))
+        except GeoattnError:
+            flows.append(None)  # windows, other numbers of tokens from layer to layer: nothing to show
+    second = profiles[1] if len(profiles) > 1 else None
+    write_report(out, profiles[0], second, command=_command(), runs=runs, flows=flows)
     seconds = time.perf_counter() - started
     if as_json:
         print(json.dumps(_as_json(out, profiles, reused, seconds), indent=2, allow_nan=False))
