@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from geoattn.curvature.transport import Status as Status
     from geoattn.data.dataset import Dataset as Dataset
     from geoattn.data.loader import load as load_data  # noqa: F401
+    from geoattn.dynamics.animation import animate as animate
     from geoattn.dynamics.energy import interaction_energy as interaction_energy
     from geoattn.dynamics.experiments import run_experiment as run_experiment
     from geoattn.dynamics.optima import energy_optimum as energy_optimum
@@ -38,11 +39,14 @@ if TYPE_CHECKING:
     from geoattn.dynamics.simulate import simulate as simulate
     from geoattn.dynamics.starts import uniform_tokens as uniform_tokens
     from geoattn.dynamics.stationary import stationary_residual as stationary_residual
+    from geoattn.dynamics.token_flow import TokenFlow as TokenFlow
+    from geoattn.dynamics.token_flow import token_flow as token_flow
     from geoattn.dynamics.trajectory import Trajectory as Trajectory
     from geoattn.errors import DegenerateCurvatureWarning as DegenerateCurvatureWarning
     from geoattn.errors import GeoattnError as GeoattnError
     from geoattn.errors import GeoattnWarning as GeoattnWarning
     from geoattn.graph.convention import Convention as Convention
+    from geoattn.profile.model_flow import model_flow as model_flow
     from geoattn.profile.model_smoothness import ModelSmoothness as ModelSmoothness
     from geoattn.profile.model_smoothness import model_smoothness as model_smoothness
     from geoattn.profile.profile import profile as profile
@@ -126,11 +130,13 @@ _HOMES = {
     "SoftmaxTemperature": "geoattn.training.baselines",
     "Spectrum": "geoattn.spectrum.result",
     "Status": "geoattn.curvature.transport",
+    "TokenFlow": "geoattn.dynamics.token_flow",
     "Trained": "geoattn.training.loop",
     "Trajectory": "geoattn.dynamics.trajectory",
     "VarianceRegulariser": "geoattn.training.variance_regulariser",
     "accuracy_drop": "geoattn.robustness.accuracy",
     "adversarial_tokens": "geoattn.smoothness.adversarial",
+    "animate": "geoattn.dynamics.animation",
     "attention_variance": "geoattn.training.variance",
     "bimodality": "geoattn.robustness.bimodality",
     "capture": "geoattn.capture.session",
@@ -154,6 +160,7 @@ _HOMES = {
     "local_lipschitz": "geoattn.smoothness.local",
     "local_lipschitz_of": "geoattn.smoothness.function",
     "model_smoothness": "geoattn.profile.model_smoothness",
+    "model_flow": "geoattn.profile.model_flow",
     "ollivier_ricci": "geoattn.curvature.ollivier",
     "paired_difference": "geoattn.robustness.association",
     "perturb": "geoattn.robustness.perturb",
@@ -172,6 +179,7 @@ _HOMES = {
     "stationary_residual": "geoattn.dynamics.stationary",
     "streamed_variance": "geoattn.training.variance",
     "text_perturbations": "geoattn.robustness.paper",
+    "token_flow": "geoattn.dynamics.token_flow",
     "train": "geoattn.training.loop",
     "trainer_callback": "geoattn.training.adapters",
     "uniform_tokens": "geoattn.dynamics.starts",

@@ -33,6 +33,7 @@ __all__ = ["TokenFlow", "TokenPath", "layer_tokens", "token_flow"]
 
 _LARGEST_BETA = 1e4
 _LOOKS = 8  # moments of the flow for each layer, among which the nearest is looked for
+_ALL_EDGES, _SOME_EDGES = 65, 128
 _LONGER = 4  # the flow is followed so many times as long as the model is deep
 
 
@@ -86,6 +87,7 @@ def token_flow(
     beta: Any = None,
     step: Any = 1.0,
     convention: str | Convention | Sequence[str | Convention] = "markov",
+    edges: Any = "auto",
     delta: Any = 0.1,
     bins: Any = 50,
 ) -> TokenFlow:
@@ -109,6 +111,8 @@ def token_flow(
         Time between two layers.
     convention
         Of the curvature of the model's maps (mean over edges and heads) and of the flow's; one or several.
+    edges
+        ``"auto"``: all edges of up to 65 tokens, 128 of each map of more. ``"all"``, or a number.
     delta
         Tokens with a cosine of at least 1 - delta are in one cluster.
 
@@ -138,6 +142,8 @@ def token_flow(
     entropy = float(_entropy(maps[0]).mean())
     how = "given" if beta is not None else "mean row entropy of the first layer"
     beta = _matching_beta(tokens[0], causal, entropy) if beta is None else read_number("beta", beta)
+    if isinstance(edges, str) and edges == "auto":
+        edges = "all" if n <= _ALL_EDGES else _SOME_EDGES
     t = step * np.arange(k)
     long = simulate(
         tokens[0], beta=beta, causal=causal, until=max(step, _LONGER * t[-1]), observe=(),
@@ -151,11 +157,12 @@ def token_flow(
     apart = np.array([[wasserstein_distance(c, f) for f in all_flow] for c in cosines])
     settings = {
         "n": n, "d": tokens.shape[-1], "layers": k, "sample": int(sample), "beta": beta, "beta_from": how,
-        "entropy": entropy, "causal": causal, "step": step, "delta": float(delta), "geoattn": __version__,
+        "entropy": entropy, "causal": causal, "step": step, "delta": float(delta), "edges": edges,
+        "geoattn": __version__,
     }  # fmt: skip
     return TokenFlow(
-        tuple(call.name for call in calls), t, _path(tokens, maps, conventions, delta, bins),
-        _path(flow, flow_maps, conventions, delta, bins), distance=apart[np.arange(k), at], stay=apart[:, 0],
+        tuple(call.name for call in calls), t, _path(tokens, maps, conventions, edges, delta, bins),
+        _path(flow, flow_maps, conventions, edges, delta, bins), distance=apart[np.arange(k), at], stay=apart[:, 0],
         nearest_time=long.t.numpy()[apart.argmin(1)], nearest=apart.min(1), settings=settings,
     )  # fmt: skip
 
@@ -220,12 +227,14 @@ def _cosines(x: Float[Tensor, "n d"]) -> Float[np.ndarray, " pairs"]:
     return (x @ x.T)[i, j].numpy()
 
 
-def _path(x: Tensor, maps: list[Tensor], conventions: list[Convention], delta: Any, bins: int) -> TokenPath:
+def _path(
+    x: Tensor, maps: list[Tensor], conventions: list[Convention], edges: Any, delta: Any, bins: int
+) -> TokenPath:  # fmt: skip
     curvature = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DegenerateCurvatureWarning)
         for c in conventions:
-            values = [ollivier_ricci(m.numpy(), c).values() for m in maps]
+            values = [ollivier_ricci(m.numpy(), c, edges=edges).values() for m in maps]
             curvature[c.name] = np.array([float(v.mean()) if len(v) else math.nan for v in values])
     return TokenPath(
         x, cosine_histogram(x, bins).numpy(), np.array([float(_cosines(y).mean()) for y in x]),

@@ -19,6 +19,7 @@ class Models:
     """``profiles`` with their ``names``, ready to be shown, and the ``conventions`` that all of them have.
 
     ``robustness`` has what `geoattn.robustness.robustness` gave for each of them, or None; ``runs`` are training runs.
+    ``flows`` has what `model_flow` gave for each, or None.
     """
 
     profiles: tuple[Profile, ...]
@@ -26,6 +27,7 @@ class Models:
     conventions: tuple[str, ...]
     robustness: tuple[Any, ...] = ()
     runs: tuple[Any, ...] = ()
+    flows: tuple[Any, ...] = ()
 
     @classmethod
     def of(cls, profile: Profile, other: Profile | None, robustness: Any = None, runs: Sequence[Any] = ()) -> Models:

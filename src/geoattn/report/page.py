@@ -6,6 +6,7 @@ import base64
 import hashlib
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from markupsafe import Markup
@@ -26,19 +27,20 @@ from geoattn.report.sensitivity import sensitivity
 from geoattn.report.smoothness import smoothness
 from geoattn.report.summary import summary
 from geoattn.report.templates import package_file, render
+from geoattn.report.token_view import token_view
 from geoattn.report.training import training
 
 __all__ = ["SECTIONS", "page", "write_report"]
 
 #: The sections in their order. Each takes the models and gives a `Section`, or None when it has nothing to show.
 SECTIONS: list[Callable[[Models], Section | None]] = [
-    comparison, distributions, heads, graph_view, smoothness, perturbed, training, sensitivity,
+    comparison, distributions, heads, graph_view, token_view, smoothness, perturbed, training, sensitivity,
 ]  # fmt: skip
 
 
 def write_report(
     path: str | os.PathLike[str], profile: Profile, other: Profile | None = None, *, command: str | None = None,
-    robustness: Any = None, runs: Sequence[Any] = (),
+    robustness: Any = None, runs: Sequence[Any] = (), flows: Sequence[Any] = (),
 ) -> None:  # fmt: skip
     """Write the report of one model, or of two side by side, to one HTML file.
 
@@ -57,19 +59,22 @@ def write_report(
         What `geoattn.robustness` gave for the model, or a pair of them: accuracy drops and examples are shown.
     runs
         Training runs, from `geoattn.training.run_folder.read_run`: their curves are shown.
+    flows
+        What `model_flow` gave for each model, or None: their tokens are shown on the sphere.
     """
-    content = page(profile, other, command=command, robustness=robustness, runs=runs).encode("utf-8", errors="replace")
+    text = page(profile, other, command=command, robustness=robustness, runs=runs, flows=flows)
+    content = text.encode("utf-8", errors="replace")
     write_atomically(path, lambda file: file.write(content))
 
 
 def page(
     profile: Profile, other: Profile | None = None, *, command: str | None = None, robustness: Any = None,
-    runs: Sequence[Any] = (),
+    runs: Sequence[Any] = (), flows: Sequence[Any] = (),
 ) -> str:  # fmt: skip
     """The page as text."""
     from plotly.offline import get_plotlyjs
 
-    models = Models.of(profile, other, robustness, runs)
+    models = replace(Models.of(profile, other, robustness, runs), flows=tuple(flows))
     sections = [s for make in SECTIONS if (s := make(models)) is not None]
     sections.append(provenance(models, command))
     data = json_for_script({s.key: _data(s) for s in sections})

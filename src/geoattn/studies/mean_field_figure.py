@@ -51,7 +51,9 @@ def _sphere(ax: Any, tokens: dict[str, Any], title: str) -> None:
     for x in tokens.values():
         ax.scatter(*np.array(x).T, s=6, color=_BLUE)
     ax.set(title=title, xlim=(-0.8, 0.8), ylim=(-0.8, 0.8), zlim=(-0.8, 0.8), xticks=(), yticks=(), zticks=())
-    ax.set(xlabel="e1", ylabel="e2", zlabel="e3")
+    ax.set_xlabel("e1", labelpad=-14)
+    ax.set_ylabel("e2", labelpad=-14)
+    ax.set_zlabel("e3", labelpad=-14)
     ax.set_box_aspect((1, 1, 1))
 
 
