@@ -83,15 +83,15 @@ def check(tmp_path: Path, configs: list[dict[str, Any]], kills: int) -> None:
 
 
 def test_random_kills_of_workers_and_drivers(tmp_path: Path) -> None:
-    configs = [{"x": x, "seconds": 0.1} for x in range(40)]
+    configs = [{"x": x, "seconds": 0.25} for x in range(40)]
     disturbed(tmp_path / "wild", configs, tmp_path / "log", kills=4, longest=0.9, seed=0)
     check(tmp_path, configs, 4)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_ten_kills_of_a_study_of_forty_trials(tmp_path: Path, seed: int) -> None:
-    configs = [{"x": x, "seconds": 0.6} for x in range(40)]
+    configs = [{"x": x, "seconds": 1.5} for x in range(40)]
     disturbed(tmp_path / "wild", configs, tmp_path / "log", kills=10, longest=1.8, seed=seed)
     check(tmp_path, configs, 10)
 

@@ -76,6 +76,18 @@ def report(
     threads: Annotated[
         int | None, typer.Option(help="Default: all that the process may use.", show_default=False)
     ] = None,
+    backend: Annotated[
+        str, typer.Option(help="local, or ray: batches as tasks of a cluster, with the same numbers.")
+    ] = "local",
+    workers: Annotated[
+        int | None, typer.Option(help="ray: batches at a time. Default: one per processor.", show_default=False)
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="ray: of a running cluster, as host:port or auto. Default: one of its own.", show_default=False
+        ),
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure again, even if a profile is kept.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
@@ -94,6 +106,12 @@ def report(
     for option, value, choices in (("--tokens", tokens, ("all", "content")), ("--split", split, ("test", "train"))):
         if value not in choices:
             raise GeoattnError(f"{option} must be {' or '.join(choices)}; got {value!r}.")
+    if backend not in ("local", "ray"):
+        raise GeoattnError(f"--backend must be local or ray; got {backend!r}.")
+    if backend == "local" and (workers is not None or address is not None):
+        raise GeoattnError("--workers and --address are for --backend ray; --threads is for this machine.")
+    if workers is not None and workers < 1:
+        raise GeoattnError(f"--workers must be at least 1; got {workers}.")
     _check_file(out)
 
     # Heavy imports wait until the options are known to be good, and --help never pays for them.
@@ -123,7 +141,8 @@ def report(
             warnings.simplefilter("ignore", DegenerateCurvatureWarning)  # the report says it, in words
             return profile(
                 source.model, rows, tokenizer=source.tokenizer, name=source.name, threads=threads,
-                progress=lambda done, _: bar.update(done), **settings,
+                progress=lambda done, _: bar.update(done), backend=backend, workers=workers, address=address,
+                **settings,
             )  # fmt: skip
 
     for name in [model] if other is None else [model, other]:

@@ -74,6 +74,16 @@ class Examples:
         if sample in self._heads and len(self._heads[sample]["tokens"]) == moves.shape[1]:
             self._moves.setdefault(sample, {})[layer] = moves
 
+    def empty(self) -> "Examples":
+        """With the same wishes, and nothing in it."""
+        return Examples(self._wanted, self._convention, self._tokenizer, self._threads)
+
+    def absorb(self, other: "Examples") -> None:
+        """Take what another one has of other samples."""
+        self._parts |= other._parts
+        self._heads |= other._heads
+        self._moves |= other._moves
+
     def finish(self, layers: int) -> tuple[Example, ...]:
         """The examples, with an empty entry for layers that have none."""
         empty = (np.zeros((0, 3), dtype=np.int64), np.zeros(0), np.zeros(0))

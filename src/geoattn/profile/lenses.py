@@ -45,6 +45,24 @@ class Extremes:
     values: int = 0
     statuses: dict[str, int] = field(default_factory=dict)
 
+    @classmethod
+    def none(cls, h: int) -> "Extremes":
+        """Of h heads before anything was seen."""
+        nothing = np.full(h, np.nan)
+        return cls(np.zeros((h, len(EDGES) - 1), dtype=np.int64), nothing, nothing.copy(), np.zeros(h))
+
+    def add(self, other: "Extremes") -> None:
+        """Both together."""
+        self.histogram += other.histogram
+        np.fmin(self.low, other.low, out=self.low)
+        np.fmax(self.high, other.high, out=self.high)
+        self.square += other.square
+        self.max_gap = max(self.max_gap, other.max_gap)
+        self.edges += other.edges
+        self.values += other.values
+        for status, number in other.statuses.items():
+            self.statuses[status] = self.statuses.get(status, 0) + number
+
 
 class CurvatureLens:
     """Exact Ollivier-Ricci curvature under one convention."""
@@ -54,15 +72,15 @@ class CurvatureLens:
         self.layers: dict[int, Extremes] = {}
         self.notes: dict[str, None] = {}
 
+    @property
+    def settings(self) -> tuple[Convention, Any, int]:
+        """Convention, edges and seed."""
+        return self.convention, self._edges, self._seed
+
     def measure(self, piece: Piece, layer: int, first: int, h: int) -> Moments:
         """Counts and totals over the edges of each map. ``first`` is the number of the first sample of the piece."""
         b, heads, _ = piece.valid.shape
-        seen = self.layers.get(layer)
-        if seen is None:
-            nothing = np.full(h, np.nan)
-            seen = self.layers[layer] = Extremes(
-                np.zeros((h, len(EDGES) - 1), dtype=np.int64), nothing, nothing.copy(), np.zeros(h)
-            )
+        seen = Extremes.none(h)
         count, total, negative = np.zeros((b, heads)), np.zeros((b, heads)), np.zeros((b, heads))
         for start, result in self._solve(piece, layer, first):
             place, kappa = result.places(), result.column("kappa")
@@ -79,7 +97,12 @@ class CurvatureLens:
             seen.values += len(kappa)
             for status, number in result.summary_of_status().items():
                 seen.statuses[status] = seen.statuses.get(status, 0) + number
+        self.keep(layer, seen)
         return Moments(count, {"mean": total, "distance_to_one": count - total, "negative_share": negative})
+
+    def keep(self, layer: int, seen: Extremes) -> None:
+        """Add what was seen of a piece of a layer."""
+        self.layers.setdefault(layer, Extremes.none(len(seen.low))).add(seen)
 
     def _remember(self, seen: Extremes, kappa: np.ndarray, head: np.ndarray, h: int) -> None:
         seen.histogram += count_values(kappa, head, h)

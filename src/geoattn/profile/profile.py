@@ -14,24 +14,23 @@ from torch import nn
 
 from geoattn import _native
 from geoattn._version import __version__
-from geoattn.capture.call import Call
 from geoattn.capture.selection import Layers
-from geoattn.capture.session import capture
 from geoattn.curvature.layout import Count, read_count, read_edges
 from geoattn.data.dataset import Dataset
 from geoattn.errors import GeoattnError
 from geoattn.graph.convention import Convention
 from geoattn.graph.shortest_paths import default_threads
-from geoattn.profile.batches import Batch, evaluation, read_batch
+from geoattn.profile.batches import evaluation, read_batch
 from geoattn.profile.examples import Examples
 from geoattn.profile.feed import feed
-from geoattn.profile.lenses import LENSES, ON_REQUEST, CurvatureLens, spectrum_lens, weights_lens
-from geoattn.profile.pieces import pieces
+from geoattn.profile.lenses import LENSES, ON_REQUEST, CurvatureLens
 from geoattn.profile.result import Profile
+from geoattn.profile.run import Run
 from geoattn.profile.smoothness_lens import SmoothnessLens
-from geoattn.profile.special import Special, read_special
+from geoattn.profile.special import read_special
 from geoattn.profile.table import make_table
 from geoattn.profile.tally import Key, Tally
+from geoattn.runs.drive import BACKENDS
 
 __all__ = ["profile"]
 
@@ -63,6 +62,9 @@ def profile(
     name: str | None = None,
     data: str | None = None,
     progress: Callable[[float, int | None], object] | None = None,
+    backend: Literal["local", "ray"] = "local",
+    workers: Count | None = None,
+    address: str | None = None,
 ) -> Profile:
     r"""Measure the attention of each layer and head of a model on data: curvature, weights, spectrum.
 
@@ -97,6 +99,9 @@ def profile(
         Of the bootstrap over samples, from which the intervals come.
     progress
         Called with (samples done, samples in all or None).
+    backend, workers, address
+        ``"ray"``: batches are tasks of the Ray cluster at ``address`` (by default one on this machine), at most
+        ``workers`` at a time, each with ``threads`` processors (one by default). The numbers are the same.
 
     Returns
     -------
@@ -129,11 +134,14 @@ def profile(
     if not (isinstance(edges, str) and edges == "auto"):
         edges = "all" if read_edges(edges) is None else read_edges(edges)
     threads = None if threads is None else read_count("threads", threads, least=1)
+    if backend not in BACKENDS:
+        raise GeoattnError(f"backend must be {' or '.join(BACKENDS)}; got {backend!r}.")
+    workers = None if workers is None else read_count("workers", workers, least=1)
     smoothness_samples = read_count("smoothness_samples", smoothness_samples, least=1)
     seed, resamplings = read_count("seed", seed, least=0), read_count("resamplings", resamplings, least=2)
     chosen = _read_lenses(lenses)
     rules = read_special(tokens, special, tokenizer, model)
-    run = _Run(
+    run = Run(
         model,
         rules,
         [CurvatureLens(c, edges, threads, seed) for c in conventions],
@@ -157,13 +165,13 @@ def profile(
                 " list."
             )
     with evaluation(model):
-        for number, item in enumerate(batches):
-            batch = read_batch(item, model, number)
-            run.begin(batch)
-            with capture(model, layers=layers, reduce=run.look) as record:
-                batch.run(model)
-            run.look_deeper()
-            run.end(len(record))
+        if backend == "ray":
+            from geoattn.profile.spread import spread
+
+            spread(run, batches, layers, workers=workers, address=address)
+        else:
+            for number, item in enumerate(batches):
+                run.see(read_batch(item, model, number), layers)
     if run.samples == 0:
         raise GeoattnError("batches were empty: no sample was seen.")
     if not run.tally.sums:
@@ -175,84 +183,6 @@ def profile(
         list(chosen), "smoothness_samples": smoothness_samples if "smoothness" in chosen else 0, "seed": seed,
         "resamplings": resamplings, "level": level, "threads": threads or default_threads(),
     }, started)  # fmt: skip
-
-
-class _Run:
-    """The state of a profile while batches stream by."""
-
-    def __init__(
-        self, model: nn.Module, special: Special, lenses: list[CurvatureLens], others: tuple[str, ...],
-        threads: int | None, tally: Tally, examples: Examples, progress: Callable[[float, int | None], object] | None,
-    ) -> None:  # fmt: skip
-        self.model, self.special, self.lenses, self.tally, self.examples = model, special, lenses, tally, examples
-        self.others, self._threads = others, threads
-        self._progress = progress
-        self.smoothness: SmoothnessLens | None = None
-        self.total: int | None = None
-        self.rows: str | None = None
-        self.samples, self.maps, self.calls, self._call = 0, 0, 0, 0
-        self.layers: dict[tuple[str, int], int] = {}
-        self.skipped: dict[str, int] = {}
-        self._batch: Batch | None = None
-        self.seen = hashlib.sha256()
-        self._offset = 0
-
-    def begin(self, batch: Batch) -> None:
-        self._batch, self._offset, self._call = batch, self.samples, 0
-        for sample in batch.samples():
-            self.seen.update(sample)
-        self.samples += batch.size
-
-    def end(self, calls: int) -> None:
-        self.calls = calls
-        if self._progress is not None:
-            self._progress(self.samples, self.total)
-
-    def look(self, call: Call) -> None:
-        """All lenses on one call, while the forward pass waits."""
-        assert self._batch is not None
-        self._call += 1
-        b, h, n, m = call.shape
-        if call.kind != "self" or n != m or n < 2:
-            self.skipped[call.name] = self.skipped.get(call.name, 0) + b
-            return
-        layer = self.layers.setdefault((call.name, call.visit), len(self.layers))
-        # Windows of one image are maps of one sample.
-        numbers = self._offset + np.arange(b) // max(1, b // self._batch.size)
-        content = self.special.content(self._batch, b, n, self.model, call.name)
-        try:
-            for piece in pieces(call, content):
-                self.maps += piece.valid.shape[0] * piece.valid.shape[1]
-                some = numbers[piece.samples]
-                for lens in self.lenses:
-                    first = self._offset + piece.samples.start
-                    seen = lens.measure(piece, layer, first, h)
-                    self.tally.add(layer, "curvature", lens.convention.name, some, piece.heads, h, seen)
-                if "weights" in self.others:
-                    for _, seen in weights_lens(piece, call):
-                        self.tally.add(layer, "weights", "", some, piece.heads, h, seen)
-                if "spectrum" in self.others:
-                    seen = spectrum_lens(piece, self._threads)
-                    self.tally.add(layer, "spectrum", "", some, piece.heads, h, seen)
-                self.examples.take(piece, layer, some, self._batch, self._offset)
-        except GeoattnError as error:
-            raise GeoattnError(f"{call.name}, samples {self._offset} to {self.samples - 1}: {error}") from None
-        if self._progress is not None:
-            share = self._call / max(self.calls, self._call + (self.calls == 0))
-            self._progress(self._offset + share * self._batch.size, self.total)
-
-    def look_deeper(self) -> None:
-        """The lens that makes its own pass over the batch."""
-        if self.smoothness is None:
-            return
-        assert self._batch is not None
-        for key, lens, samples, h, seen, moves in self.smoothness.measure(self._batch, self._offset):
-            layer = self.layers.get(key)
-            if layer is None:
-                continue
-            self.tally.add(layer, lens, "", samples, slice(0, h), h, seen)
-            for sample, one in zip(samples, moves, strict=True):
-                self.examples.take_moves(int(sample), layer, one)
 
 
 def _read_conventions(convention: Any) -> tuple[Convention, ...]:
@@ -278,7 +208,7 @@ def _read_lenses(lenses: Any) -> tuple[str, ...]:
 
 
 def _finish(
-    run: _Run, conventions: tuple[Convention, ...], level: float, settings: dict[str, Any], started: float
+    run: Run, conventions: tuple[Convention, ...], level: float, settings: dict[str, Any], started: float
 ) -> Profile:
     layers = tuple(name if visit == 0 else f"{name} (visit {visit + 1})" for name, visit in run.layers)
     extremes = {lens.convention.name: lens.layers for lens in run.lenses}
