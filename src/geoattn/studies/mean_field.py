@@ -50,7 +50,7 @@ def _of_tokens(config: dict[str, Any], tokens: dict[str, np.ndarray]) -> dict[st
     return {}
 
 
-def _short(value: float) -> float | None:
+def _short(value: float | int) -> float | None:
     """Twelve digits: the last ones differ between processors. None for infinity, which JSON has no word for."""
     return float(f"{value:.12g}") if math.isfinite(value) else None
 

@@ -146,7 +146,7 @@ def _figure(pairs: Pairs) -> Any:
     for row, model in zip(axes, models, strict=True):
         own = [r for c, r in pairs if c["model"] == model]
         layers = np.arange(own[0]["layers"])
-        preset = next(iter(own[0]["model"]["curvature"]))
+        preset = _PRESETS[0]
         for kind, colour in (("model", "#0072B2"), ("flow", "#D55E00")):
             for ax, values in (
                 (row[0], [r[kind]["mean_cosine"] for r in own]),
