@@ -106,11 +106,13 @@ def smoothness(
 
 
 def _as_json(found: Any, summary: pd.DataFrame, model: str, data: str, seconds: float) -> dict[str, Any]:
+    import pandas as pd
+
     rows = []
     for row in summary.to_dict("records"):
         head = row.pop("head")
         plain = {k: (None if isinstance(v, float) and not math.isfinite(v) else v) for k, v in row.items()}
-        rows.append({"layer": plain.pop("layer"), "head": None if head is None or head != head else int(head), **plain})
+        rows.append({"layer": plain.pop("layer"), "head": None if pd.isna(head) else int(head), **plain})
     return {
         "model": model, "data": data, "samples": found.settings["samples"], "settings": found.settings,
         "seconds": round(seconds, 3), "skipped": found.skipped, "rows": rows,
@@ -118,6 +120,7 @@ def _as_json(found: Any, summary: pd.DataFrame, model: str, data: str, seconds: 
 
 
 def _print(found: Any, summary: pd.DataFrame, title: str, seconds: float, by_head: bool, out: Path | None) -> None:
+    import pandas as pd
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -133,7 +136,7 @@ def _print(found: Any, summary: pd.DataFrame, title: str, seconds: float, by_hea
     for column in ("constant", "largest", "residual", "status", "bound", "ratio", "R^2 gamma"):
         table.add_column(column, justify="right", no_wrap=True)
     for row in summary.itertuples():
-        whole = row.head is None or row.head != row.head
+        whole = bool(pd.isna(row.head))
         if not (whole or by_head):
             continue
         status = "converged" if row.converged == 1 else f"{row.converged:.0%} converged"

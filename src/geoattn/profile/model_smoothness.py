@@ -157,12 +157,14 @@ class SmoothnessPass:
         with evaluation(self._model), torch.enable_grad():
             with capture(self._model, layers=self._layers, inputs=True) as record, LinearLayers(self._model) as linear:
                 _double(batch).run(self._model)
+            modules = {name for name, _ in self._model.named_modules()}
             for call in record:
-                parent = call.name.rpartition(".")[0]
+                inside = call.name if call.name in modules else ""  # attention of the model itself has its class name
+                parent = inside.rpartition(".")[0]
                 try:
                     if call.shape[0] != batch.size:
                         raise GeoattnError(f"{call.name}: it cuts samples into windows, which is not supported here.")
-                    p = projections_of(call, linear.inside(call.name, call.visit), linear.inside(parent, call.visit))
+                    p = projections_of(call, linear.inside(inside, call.visit), linear.inside(parent, call.visit))
                 except GeoattnError as error:
                     self.skipped[call.name] = str(error)
                     continue
