@@ -111,10 +111,10 @@ def _answers(models: Models, profiles: list[Profile], names: list[str]) -> list[
         words = ", ".join(f"{number(e.value)} [{number(e.low)}, {number(e.high)}] ({c})" for c, e in found.items())
         signs = {e.sign for e in found.values()}
         verdict = {
-            frozenset({-1}): "yes, under every convention",
-            frozenset({1}): "no: those with high curvature do, under every convention",
-            frozenset({0}): "no clear sign under any convention",
-        }.get(frozenset(signs), "that depends on the convention")
+            frozenset({-1}): "Yes, under every convention",
+            frozenset({1}): "No: those with high curvature do, under every convention",
+            frozenset({0}): "No clear sign under any convention",
+        }.get(frozenset(signs), "That depends on the convention")
         of = f" in {name}" if len(profiles) > 1 else ""
         said.append(f"Do heads with low curvature amplify more{of}? {verdict}. Rank correlation over heads: {words}.")
     return said
@@ -138,7 +138,7 @@ def _layers(profile: Profile) -> dict[str, Any]:
         ],
         "layout": {
             "xaxis": {"title": {"text": "layer"}, "dtick": 1 if len(x) <= 12 else 4},
-            "yaxis": {"title": {"text": "Lipschitz constant"}, "type": "log"},
+            "yaxis": {"title": {"text": "Lipschitz constant"}, "type": "log", "dtick": 1},
             "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         },
     }  # fmt: skip
@@ -218,8 +218,8 @@ def _moves(models: Models, profiles: list[Profile], names: list[str]) -> tuple[F
         models.control("head", "Head", [(str(h), str(h)) for h in range(width)]),
     ]
     note = (
-        "The direction that this head stretches most, as the share of each token in it: shares sum to one. One bar"
-        " means that moving this token alone does it; equal bars mean that all have to move together."
+        "The direction that this head stretches most, as the share of each token in it: shares sum to one. One"
+        " token alone: moving it does it all; equal shares: all have to move together."
     )
     return Figure("moves", "Which tokens move", variants, ("sample", "layer", "head"), note=note, wide=True), controls
 
@@ -244,8 +244,9 @@ def _picture(example: Example, layer: int, head: int) -> dict[str, Any]:
             }],
             "layout": {
                 "height": 380, "margin": {"l": 52, "r": 12, "t": 34, "b": 20},
-                "xaxis": {"showgrid": False, "zeroline": False, "showticklabels": False, "constrain": "domain"},
-                "yaxis": {"showgrid": False, "zeroline": False, "showticklabels": False, "autorange": "reversed",
+                "xaxis": {"showgrid": False, "zeroline": False, "showticklabels": False, "ticks": "",
+                          "constrain": "domain"},
+                "yaxis": {"showgrid": False, "zeroline": False, "showticklabels": False, "ticks": "", "autorange": "reversed",
                           "scaleanchor": "x", "constrain": "domain"},
                 "annotations": [{"x": 0, "xref": "paper", "xanchor": "left", "y": 1, "yref": "paper",
                                  "yanchor": "bottom", "text": plotly_text(first, 80), "showarrow": False}],
