@@ -19,13 +19,13 @@ _TOKENS = 32  # of a text, at most
 
 def trial(config: dict[str, Any]) -> dict[str, Any]:
     """Mean curvature by convention, variance of the weights and mean local constant of each head, on a few samples."""
+    from geoattn.profile.model_smoothness import model_smoothness
     from geoattn.profile.profile import profile
 
     model, batches = _inputs(config)
-    made = profile(
-        model, batches, convention=CONVENTIONS, lenses=["weights", "smoothness"], examples=0, resamplings=2, threads=1,
-        smoothness_samples=config["samples"],
-    )  # fmt: skip
+    made = profile(model, batches, convention=CONVENTIONS, lenses=["weights"], examples=0, resamplings=2, threads=1)
+    smooth = model_smoothness(model, batches, whole=False, tolerance=1e-3).summary()
+    constants = {(row.layer, row.head): float(row.value) for row in smooth.itertuples()}
     t = made.table
     heads = t[t["head"].notna() & t["layer"].notna()]
     rows = []
@@ -36,7 +36,8 @@ def trial(config: dict[str, Any]) -> dict[str, Any]:
             for convention in CONVENTIONS:
                 row[convention] = _value(mine, "curvature", convention, "mean")
             row["variance"] = _value(mine, "weights", "", "variance")
-            row["constant"] = _value(mine, "smoothness", "", "local_constant")
+            constant = constants.get((k, h), math.nan)
+            row["constant"] = constant if math.isfinite(constant) else None
             rows.append(row)
     return {"rows": rows}
 
@@ -66,7 +67,7 @@ def _sizes(size: str) -> list[dict[str, Any]]:
     if size == "smoke":
         plan = [("lvit-digits", "digits", 1, 2)]
     elif size == "small":
-        plan = [("lvit-digits", "digits", 4, 32), ("minilm", "sst2", 4, 8), ("stories260K", "sst2", 4, 8)]
+        plan = [("lvit-digits", "digits", 2, 32), ("minilm", "sst2", 2, 6), ("stories260K", "sst2", 2, 8)]
     else:
         plan = [("lvit-digits", "digits", 11, 32), ("minilm", "sst2", 25, 8), ("stories260K", "sst2", 25, 8)]
     return [
