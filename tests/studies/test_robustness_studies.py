@@ -90,9 +90,9 @@ def test_sizes_ask_for_what_the_issue_asks(name: str) -> None:
         seeds = {c["seed"] for c, _ in cell}
         assert len(seeds) >= (10 if task.startswith("digits") else 3)
     if name in ("fig13", "fig14"):
-        rates = {task: {c["mask"] for c in small if c["data"] == task} for task in ("digits", "cifar10", "sst2")}
+        rates = {task: {c["mask"] for c in small if c["data"] == task} for task in ("digits", "fashion-mnist", "sst2")}
         assert rates["digits"] == {k / 10 for k in range(10)}
-        assert rates["cifar10"] == rates["sst2"] == {0.0, 0.2, 0.5, 0.8}
+        assert rates["fashion-mnist"] == rates["sst2"] == {0.0, 0.2, 0.5, 0.8}
     if name == "fig11":
         pairs = {(c["first"], c["second"]) for c in small}
         assert {(b, a) for a, b in pairs} == pairs

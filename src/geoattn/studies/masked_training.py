@@ -41,7 +41,7 @@ def masked_configs(size: str) -> list[dict[str, Any]]:
     if size == "paper":
         plan = [(data, 30, _TENTHS) for data in (*IMAGES, *TEXTS)]
     else:
-        plan = [("digits", 10, _TENTHS), *((data, 3, _FEW) for data in (*SMALL_IMAGES, *SMALL_TEXTS))]
+        plan = [("digits", 10, _TENTHS), *((data, 3, _FEW) for data in (SMALL_IMAGES[0], SMALL_TEXTS[0]))]
     return [
         {"data": data, "mask": rate, "seed": seed, **_settings(size, data)}
         for data, seeds, rates in plan
