@@ -61,11 +61,12 @@ def disturbed(folder: Path, configs: list[dict[str, Any]], log: Path, kills: int
             elif running.poll() is None:
                 done += kill(running.pid)
                 break
-        running.wait(timeout=100)
-        assert store(folder).status(configs).done < len(configs), "too quick to be disturbed"
-        time.sleep(0.3)
-        if running.returncode == -signal.SIGKILL:  # the workers went with their driver
-            assert store(folder).status(configs).running == 0
+        running.wait(timeout=250)
+        if running.returncode == -signal.SIGKILL:
+            time.sleep(0.3)
+            assert store(folder).status(configs).running == 0  # the workers went with their driver
+        else:  # it came to its end, and must have been disturbed enough by then
+            assert (running.returncode, done) == (0, kills)
     last = driver(folder, configs, log)
     assert last.wait(timeout=200) == 0
 
@@ -91,7 +92,7 @@ def test_random_kills_of_workers_and_drivers(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_ten_kills_of_a_study_of_forty_trials(tmp_path: Path, seed: int) -> None:
-    configs = [{"x": x, "seconds": 1.5} for x in range(40)]
+    configs = [{"x": x, "seconds": 1.0} for x in range(40)]
     disturbed(tmp_path / "wild", configs, tmp_path / "log", kills=10, longest=1.8, seed=seed)
     check(tmp_path, configs, 10)
 
