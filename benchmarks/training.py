@@ -4,7 +4,7 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.training       # prints JSON
 
-Steps of all kinds take turns in one process, in changing order. CPU time is taken, as other work on the machine
+All kinds take turns in one process, in changing order, some steps each. CPU time is taken, as other work on the machine
 stretches the time on the wall; the kernel of the curvature runs on one thread for the same reason. Two estimates: best
 against best, as noise only adds time, and the median of the ratios of neighbours.
 """
@@ -42,7 +42,7 @@ AT_65 = ("plain", "variance", "curvature (default sample)")
 
 
 class Bench:
-    """One model; `step` takes the CPU seconds of a training step of some kind."""
+    """One model; `steps` takes the time of training steps of some kind."""
 
     def __init__(self, config: LViTConfig) -> None:
         torch.manual_seed(0)
@@ -51,16 +51,19 @@ class Bench:
         self.images = torch.rand(64, 1, config.image_size, config.image_size)
         self.labels = torch.randint(10, (64,))
 
-    def step(self, regulariser: Any) -> float:
+    def steps(self, regulariser: Any, count: int = 4) -> list[float]:
+        """CPU milliseconds of some steps in a row, as in training: attached once, the first step left out."""
         handle = None if regulariser is None else regulariser.attach(self.model)
+        times = []
         try:
-            self._once(handle)  # the first call of a capture has its self-check
-            start = time.process_time()
-            self._once(handle)
-            return time.process_time() - start
+            for _ in range(count + 1):
+                start = time.process_time()
+                self._once(handle)
+                times.append(1000 * (time.process_time() - start))
         finally:
             if handle is not None:
                 handle.remove()
+        return times[1:]
 
     def _once(self, handle: Any) -> None:
         self.adam.zero_grad()
@@ -71,21 +74,21 @@ class Bench:
         self.adam.step()
 
 
-def run(rounds: int = 40) -> dict[str, Any]:
+def run(rounds: int = 6) -> dict[str, Any]:
     """Milliseconds and overheads by number of tokens and kind; all edges of all maps a few times only."""
     steps = []
     for tokens, config in SIZES.items():
         kinds = {name: kind for name, kind in KINDS.items() if tokens == 17 or name in AT_65}
-        bench, count = Bench(config), rounds if tokens == 17 else rounds // 4
+        bench, count = Bench(config), rounds if tokens == 17 else rounds // 3
         times: dict[str, list[float]] = {name: [] for name in kinds}
-        for i in range(count + 3):
+        for i in range(count + 1):
             for name in sorted(kinds, key=lambda name: hash((i, name))):
-                seconds = bench.step(kinds[name])
-                if i >= 3:
-                    times[name].append(1000 * seconds)
+                taken = bench.steps(kinds[name])
+                if i >= 1:
+                    times[name] += taken
         if tokens == 17:
             everything = CurvatureRegulariser("decrease", maps="all", edges="all", threads=1)
-            times["curvature (all edges of all maps)"] = [1000 * bench.step(everything) for _ in range(3)]
+            times["curvature (all edges of all maps)"] = bench.steps(everything, 2)
         steps += [_row(tokens, name, values, times["plain"]) for name, values in times.items()]
     return {
         "command": "OMP_NUM_THREADS=1 python -m benchmarks.training", "torch_threads": torch.get_num_threads(),
