@@ -16,6 +16,7 @@ from geoattn.studies.study import Finding, Study, interval, judge
 
 __all__ = ["STUDY", "trial"]
 
+_PERTURBATIONS = ("flip 0.4", "blur 0.4", "rotation 0.4", "perspective 0.5")
 _PLACE = "Sections 4.2 and 5, without the proxy"
 
 
@@ -39,7 +40,7 @@ def trial(config: dict[str, Any]) -> dict[str, Any]:
     kept = ("epoch", "loss", "test_accuracy", "variance", "curvature", "curvature_low")
     test = load(done.recipe.data, split="test", limit=done.recipe.test_limit, seed=done.recipe.data_seed)
     assert test.images is not None
-    wanted = [p for p in image_perturbations(test.images.shape[-1]) if "0.2" not in p.name]
+    wanted = [p for p in image_perturbations(test.images.shape[-1]) if p.name in _PERTURBATIONS]
     table = robustness(done.model, test, wanted, resamples=100, examples=0)
     return {
         "train_accuracy": done.train_accuracy, "test_accuracy": done.test_accuracy,
