@@ -60,7 +60,8 @@ def _exponents(ax: Any, pairs: Any, models: dict[str, list[int]], exponents: Cal
         ax.annotate(text, (1, power), xycoords=("axes fraction", "data"), fontsize=8, ha="right", va="bottom")
     ax.axhline(0, color="grey", lw=0.6)
     ax.set(title="exponent by layer, 95 % over texts", xlabel="layer", ylabel="exponent of n")
-    ax.legend(fontsize=6.5)
+    ax.set_ylim(top=ax.get_ylim()[1] + 0.2)  # room for the legend
+    ax.legend(fontsize=6.5, loc="upper left", ncols=2)
 
 
 def _adversarial(ax: Any, pairs: Any) -> None:
