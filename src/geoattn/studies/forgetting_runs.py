@@ -74,6 +74,7 @@ def text_pairs(size: str) -> list[tuple[str, str]]:
 
 
 _DIGITS = {"limit": 500, "epochs": 10}
+_OTHERS = {"limit": 1000, "epochs": 3}
 _SEEDS = {
     "smoke": lambda first: 2,
     "small": lambda first: 10 if first.startswith("digits") else 3,
@@ -82,7 +83,8 @@ _SEEDS = {
 _LENGTHS = {
     "smoke": lambda first: {"steps": 4, "every": 2},
     "small": lambda first: (
-        {"steps": 32, "every": 8, "test_limit": 120, "samples": 16} | (_DIGITS if first.startswith("digits") else {})
+        {"steps": 32, "every": 8, "test_limit": 120, "samples": 16}
+        | (_DIGITS if first.startswith("digits") else _OTHERS)
     ),
     "paper": lambda first: {"steps": 1000, "every": 25, "test_limit": 2000},
 }

@@ -61,7 +61,7 @@ def _settings(size: str, data: str) -> dict[str, Any]:
                 "samples": 1024}  # fmt: skip
     common |= {"length": 20, "test_limit": 120, "samples": 16}
     if is_text(data):
-        return {**common, "epochs": 3, "limit": 1200, "batch": 32, "rate": 5e-4}
+        return {**common, "epochs": 3, "limit": 1000, "batch": 32, "rate": 5e-4}
     common |= {"rate": 2e-3, "changes": {"depth": 2, "dim": 32, "dim_head": 32, "mlp_dim": 64}}
     if data == "digits":
         return {**common, "epochs": 16, "limit": 700, "stop_at": recipe.stop_at}
