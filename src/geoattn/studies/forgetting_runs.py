@@ -74,7 +74,7 @@ def text_pairs(size: str) -> list[tuple[str, str]]:
 
 
 _DIGITS = {"limit": 500, "epochs": 10}
-_OTHERS = {"limit": 1000, "epochs": 3}
+_OTHERS = {"limit": 1000}
 _SEEDS = {
     "smoke": lambda first: 2,
     "small": lambda first: 10 if first.startswith("digits") else 3,
