@@ -82,6 +82,38 @@ inline float search_cut(const float* lengths, int stride, const int* rows, const
     return lowest(low);
 }
 
+// The same search over short lists: entry e of the list of row r has the length lengths[r * width + e] and the column
+// columns[r * width + e]. `p` is signed already, and infinite for the columns in the side. slack[k * width + e] is that of
+// entry e of rows[k]; returns the smallest. `width` is a multiple of eight.
+inline float search_lists(const float* lengths, const std::int32_t* columns, int width, const int* rows, const float* own, int count,
+                          const float* p, float* slack) {
+    __m256 low = _mm256_set1_ps(std::numeric_limits<float>::infinity());
+    for (int k = 0; k < count; ++k) {
+        const std::size_t at = std::size_t(rows[k]) * width;
+        const __m256 b = _mm256_set1_ps(own[k]);
+        for (int e = 0; e < width; e += 8) {
+            const __m256i where = _mm256_load_si256(reinterpret_cast<const __m256i*>(columns + at + e));
+            const __m256 gap = _mm256_sub_ps(_mm256_load_ps(lengths + at + e), b);
+            const __m256 found = _mm256_add_ps(gap, _mm256_i32gather_ps(p, where, 4));
+            _mm256_store_ps(slack + std::size_t(k) * width + e, found);
+            low = _mm256_min_ps(found, low);
+        }
+    }
+    return lowest(low);
+}
+
+// out[k] = sign * p[k]; returns the smallest
+inline float signed_copy(const float* p, float sign, float* out, int n) {
+    __m256 low = _mm256_set1_ps(std::numeric_limits<float>::infinity());
+    const __m256 s = _mm256_set1_ps(sign);
+    for (int k = 0; k < n; k += 8) {
+        const __m256 x = _mm256_mul_ps(s, _mm256_load_ps(p + k));
+        _mm256_store_ps(out + k, x);
+        low = _mm256_min_ps(x, low);
+    }
+    return lowest(low);
+}
+
 // positions of the entries that are at most `limit`, at most `most` of them; returns how many there are
 inline int at_most(const float* x, int n, float limit, int* where, int most) {
     const __m256 bound = _mm256_set1_ps(limit);
@@ -156,6 +188,28 @@ inline float search_cut(const float* lengths, int stride, const int* rows, const
     for (int k = 0; k < stride; ++k) {
         reach[k] = side[k >> 6] >> (k & 63) & 1 ? top : reach[k] + sign * p[k];
         low = reach[k] < low ? reach[k] : low;
+    }
+    return low;
+}
+
+inline float search_lists(const float* lengths, const std::int32_t* columns, int width, const int* rows, const float* own, int count,
+                          const float* p, float* slack) {
+    float low = std::numeric_limits<float>::infinity();
+    for (int k = 0; k < count; ++k)
+        for (int e = 0; e < width; ++e) {
+            const std::size_t at = std::size_t(rows[k]) * width + e;
+            const float found = (lengths[at] - own[k]) + p[columns[at]];
+            slack[std::size_t(k) * width + e] = found;
+            low = found < low ? found : low;
+        }
+    return low;
+}
+
+inline float signed_copy(const float* p, float sign, float* out, int n) {
+    float low = std::numeric_limits<float>::infinity();
+    for (int k = 0; k < n; ++k) {
+        out[k] = sign * p[k];
+        low = out[k] < low ? out[k] : low;
     }
     return low;
 }

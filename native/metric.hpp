@@ -68,6 +68,35 @@ inline void all_pairs(Matrix& d, bool directed, int threads, const std::atomic<b
             for (int j = 0; j < i; ++j) d[i][j] = d[j][i] = std::min(d[i][j], d[j][i]);
 }
 
+// The shortest edges of each row. In a long map a search across a cut reads hundreds of kilobytes, nearly all of it for
+// edges far too long to become tight.
+struct ShortEdges {
+    static constexpr int WIDTH = 64;
+    static constexpr int FROM = 1024;  // classes: below, whole rows are quicker
+    Row<float> lengths;
+    Row<std::int32_t> columns;
+    Row<float> rest;  // the shortest edge of the row that is not in its list
+
+    bool empty() const { return rest.empty(); }
+
+    void fill(const Row<float>& matrix, int n, int stride) {
+        lengths.resize(std::size_t(n) * WIDTH);
+        columns.resize(std::size_t(n) * WIDTH);
+        rest.resize(n);
+        std::vector<std::int32_t> order(n);
+        for (int r = 0; r < n; ++r) {
+            const float* row = &matrix[std::size_t(r) * stride];
+            std::iota(order.begin(), order.end(), 0);
+            std::nth_element(order.begin(), order.begin() + WIDTH, order.end(), [&](int a, int b) { return row[a] < row[b]; });
+            rest[r] = row[order[WIDTH]];
+            for (int e = 0; e < WIDTH; ++e) {
+                columns[std::size_t(r) * WIDTH + e] = order[e];
+                lengths[std::size_t(r) * WIDTH + e] = row[order[e]];
+            }
+        }
+    }
+};
+
 // One connected part of a graph, with coinciding nodes (distance 0 both ways) merged and only essential edges kept: an
 // edge that a path over other nodes matches or beats carries no flow that the path cannot carry.
 struct Network {
@@ -78,10 +107,13 @@ struct Network {
     Matrix distances;  // between the classes
     Matrix out, in;    // lengths u -> v and v -> u; infinite: no edge. `in` is empty for an undirected graph
     Row<float> coarse_out, coarse_in;  // the same, rounded, for the first look of a search
+    ShortEdges short_out, short_in;    // of long maps only
     std::vector<int> members;          // members[k]: one original node of class k
 
     const Matrix& rows(bool outward) const { return outward || !directed ? out : in; }
     const Row<float>& coarse(bool outward) const { return outward || !directed ? coarse_out : coarse_in; }
+
+    const ShortEdges& short_edges(bool outward) const { return outward || !directed ? short_out : short_in; }
 
     void finish(double bound) {
         stride = out.stride;
@@ -92,11 +124,14 @@ struct Network {
             std::transform(m.data.begin(), m.data.end(), coarse.begin(), [&](double x) { return float(x * scale); });
         };
         round(out, coarse_out);
+        const bool many = n >= ShortEdges::FROM;
+        if (many) short_out.fill(coarse_out, n, stride);
         if (!directed) return;
         in = Matrix(n);
         for (int u = 0; u < n; ++u)
             for (int v = 0; v < n; ++v) in[v][u] = out[u][v];
         round(in, coarse_in);
+        if (many) short_in.fill(coarse_in, n, stride);
     }
 };
 

@@ -41,8 +41,8 @@ template <class Mass, int WORDS, class Real> class Tree {
   public:
     explicit Tree(const Network& network)
         : net_(network), n_(network.n), stride_(network.stride), words_((n_ + 63) / 64), node_(n_),
-          subtree_(std::size_t(n_) * words(), 0), p_(stride_, Real(0)), coarse_p_(stride_, 0.0f), reach_(stride_), urgency_(stride_, 0.0),
-          weight_(n_ + 1, 0.0), order_(n_), count_(n_ + 2), side_(n_), columns_(n_), side_p_(n_), coarse_side_p_(n_), cut_(words()), rest_(words()) {
+          subtree_(std::size_t(n_) * words(), 0), p_(stride_, Real(0)), coarse_p_(stride_, 0.0f), reach_(stride_), outside_p_(stride_), urgency_(stride_, 0.0),
+          weight_(n_ + 1, 0.0), order_(n_), count_(n_ + 2), side_(n_), columns_(n_), open_(n_), side_p_(n_), coarse_side_p_(n_), open_p_(n_), cut_(words()), rest_(words()) {
         // Prefer large flows and small sides: fewer pivots, cheaper ones. The exponent is the best of 0.5 to 3 measured.
         for (int size = 1; size < n_; ++size) weight_[size] = std::pow(std::min(size, n_ - size), -0.75);
         grow();
@@ -143,11 +143,12 @@ template <class Mass, int WORDS, class Real> class Tree {
     Row<std::uint64_t> subtree_;
     Row<Real> p_;
     Row<float> coarse_p_, reach_;
+    Row<float> outside_p_, slack_;  // of searches over short edges
     Row<double> urgency_;  // uphill flow, weighted by the size of the smaller side of the cut; 0 when downhill
     Row<double> weight_;
-    std::vector<int> order_, count_, side_, columns_;
+    std::vector<int> order_, count_, side_, columns_, open_;
     std::vector<Real> side_p_;
-    std::vector<float> coarse_side_p_;
+    std::vector<float> coarse_side_p_, open_p_;
     std::vector<std::uint64_t> cut_, rest_;
     std::uint64_t random_ = 0x9e3779b97f4a7c15ull;
     bool restless_ = false;
@@ -166,11 +167,8 @@ template <class Mass, int WORDS, class Real> class Tree {
     Real search(bool outward, const std::uint64_t* side, int count, int& row, int& column) {
         const double sign = outward ? 1.0 : -1.0;
         const Matrix& columns_of = net_.rows(!outward);  // transposed: a column lies together in memory
-        const float low = search_cut(net_.coarse(outward).data(), stride_, side_.data(), coarse_side_p_.data(), count,
-                                     coarse_p_.data(), float(sign), side, reach_.data());
-        // In units of `reach` no term exceeds 3: rounding of length, two potentials and two sums, each at most 3 * 2^-24.
-        const float limit = low + 2 * 32 * 0x1p-24f;
-        const int found = low < INF ? at_most(reach_.data(), n_, limit, columns_.data(), n_) : 0;
+        int found = net_.short_edges(outward).empty() ? -1 : look_at_short_edges(outward, side, count);
+        if (found < 0) found = look_at_rows(outward, side, count);
         const int turn = restless_ && found > 0 ? int(next_random() % std::uint64_t(found)) : 0;
         Real best = INF;
         for (int f = 0; f < found; ++f) {
@@ -186,6 +184,48 @@ template <class Mass, int WORDS, class Real> class Tree {
             }
         }
         return best;
+    }
+
+    // In units of `reach` no term exceeds 3: rounding of length, two potentials and two sums, each at most 3 * 2^-24.
+    static constexpr float COARSE = 2 * 32 * 0x1p-24f;
+
+    // The columns with the least slack, to columns_; returns how many.
+    int look_at_rows(bool outward, const std::uint64_t* side, int count) {
+        const float low = search_rows(outward, side, side_.data(), coarse_side_p_.data(), count);
+        return low < INF ? at_most(reach_.data(), n_, low + COARSE, columns_.data(), n_) : 0;
+    }
+
+    float search_rows(bool outward, const std::uint64_t* side, const int* rows, const float* own, int count) {
+        return search_cut(net_.coarse(outward).data(), stride_, rows, own, count, coarse_p_.data(), outward ? 1.0f : -1.0f, side,
+                          reach_.data());
+    }
+
+    // The same over the short edges of each row, and over all edges only of rows where others may matter; -1 for many ties.
+    int look_at_short_edges(bool outward, const std::uint64_t* side, int count) {
+        constexpr int WIDTH = ShortEdges::WIDTH;
+        const ShortEdges& edges = net_.short_edges(outward);
+        const float least = signed_copy(coarse_p_.data(), outward ? 1.0f : -1.0f, outside_p_.data(), stride_);
+        for (int k = 0; k < count; ++k) outside_p_[side_[k]] = float(INF);
+        slack_.resize(std::size_t(count) * WIDTH);
+        float low = search_lists(edges.lengths.data(), edges.columns.data(), WIDTH, side_.data(), coarse_side_p_.data(), count,
+                                 outside_p_.data(), slack_.data());
+        int open = 0;
+        for (int k = 0; k < count; ++k)
+            if (!(edges.rest[side_[k]] - coarse_side_p_[k] + least > low + COARSE)) {
+                open_[open] = side_[k];
+                open_p_[open++] = coarse_side_p_[k];
+            }
+        if (open > 0) low = std::min(low, search_rows(outward, side, open_.data(), open_p_.data(), open));
+        if (!(low < INF)) return 0;
+        const float limit = low + COARSE;
+        int found = at_most(slack_.data(), count * WIDTH, limit, columns_.data(), n_);
+        if (found > n_) return -1;
+        for (int f = 0; f < found; ++f) {
+            const int k = columns_[f] / WIDTH, e = columns_[f] % WIDTH;
+            columns_[f] = edges.columns[std::size_t(side_[k]) * WIDTH + e];
+        }
+        if (open > 0) found += at_most(reach_.data(), n_, limit, columns_.data() + found, n_ - found);
+        return found > n_ ? -1 : found;
     }
 
     // A feasible tree from scratch: p = 0 is feasible; raise or lower all nodes outside until an edge to them is tight.

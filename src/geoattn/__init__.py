@@ -73,8 +73,12 @@ if TYPE_CHECKING:
     from geoattn.smoothness.function import local_lipschitz_of as local_lipschitz_of
     from geoattn.smoothness.local import local_lipschitz as local_lipschitz
     from geoattn.smoothness.result import Smoothness as Smoothness
+    from geoattn.spectrum.depth import depth_limit as depth_limit
     from geoattn.spectrum.eigenvalues import spectrum as spectrum
+    from geoattn.spectrum.links import spectral_links as spectral_links
+    from geoattn.spectrum.links import spectral_table as spectral_table
     from geoattn.spectrum.result import Spectrum as Spectrum
+    from geoattn.spectrum.tangent_kernel import tangent_kernel as tangent_kernel
     from geoattn.training.adapters import lightning_callback as lightning_callback
     from geoattn.training.adapters import trainer_callback as trainer_callback
     from geoattn.training.baselines import AttentionDropout as AttentionDropout
@@ -143,6 +147,7 @@ _HOMES = {
     "climb_lipschitz": "geoattn.smoothness.ascent",
     "curvature_bounds": "geoattn.curvature.bounds",
     "curvature_loss": "geoattn.curvature.loss",
+    "depth_limit": "geoattn.spectrum.depth",
     "edge_curvature": "geoattn.curvature.loss",
     "energy_optimum": "geoattn.dynamics.optima",
     "fgsm": "geoattn.robustness.adversarial",
@@ -175,9 +180,12 @@ _HOMES = {
     "save_lvit": "geoattn.training.lvit_file",
     "simulate": "geoattn.dynamics.simulate",
     "sinkhorn_ricci": "geoattn.curvature.sinkhorn",
+    "spectral_links": "geoattn.spectrum.links",
+    "spectral_table": "geoattn.spectrum.links",
     "spectrum": "geoattn.spectrum.eigenvalues",
     "stationary_residual": "geoattn.dynamics.stationary",
     "streamed_variance": "geoattn.training.variance",
+    "tangent_kernel": "geoattn.spectrum.tangent_kernel",
     "text_perturbations": "geoattn.robustness.paper",
     "token_flow": "geoattn.dynamics.token_flow",
     "train": "geoattn.training.loop",

@@ -11,7 +11,7 @@ from geoattn.report.estimates import by_head
 from geoattn.report.models import Models
 from geoattn.report.section import Figure, Section, key_of
 
-__all__ = ["heads", "values_by_head"]
+__all__ = ["head_map", "heads", "values_by_head"]
 
 _STATISTICS = (
     ("distance_to_one", "distance to one", "curvature", ".3f"),
@@ -31,7 +31,7 @@ def heads(models: Models) -> Section | None:
     for m, profile in enumerate(models.profiles):
         for convention in models.conventions:
             for statistic, label, lens, form in _STATISTICS:
-                maps[key_of(m, convention, statistic)] = _map(profile, convention, statistic, label, lens, form)
+                maps[key_of(m, convention, statistic)] = head_map(profile, convention, statistic, label, lens, form)
     statistic = models.control("statistic", "Colour", [(s, label) for s, label, _, _ in _STATISTICS])
     lead = ["Each cell is one head: all its edges over all samples."]
     figure = Figure("map", "Layers and heads", maps, ("model", "convention", "statistic"), wide=True)
@@ -46,7 +46,8 @@ def values_by_head(profile: Profile, statistic: str, convention: str, lens: str 
     return grid
 
 
-def _map(profile: Profile, convention: str, statistic: str, label: str, lens: str, form: str) -> dict[str, Any]:
+def head_map(profile: Profile, convention: str, statistic: str, label: str, lens: str, form: str) -> dict[str, Any]:
+    """Heat map of a statistic over layers and heads; ``form`` is the format of its numbers."""
     z = values_by_head(profile, statistic, convention if lens == "curvature" else "", lens)
     layers, width = z.shape
     scale = [[0, "var(--heat-0)"], [0.5, "var(--heat-1)"], [1, "var(--heat-2)"]]

@@ -25,6 +25,7 @@ from geoattn.report.provenance import provenance
 from geoattn.report.section import Section
 from geoattn.report.sensitivity import sensitivity
 from geoattn.report.smoothness import smoothness
+from geoattn.report.spectrum import spectrum
 from geoattn.report.summary import summary
 from geoattn.report.templates import package_file, render
 from geoattn.report.token_view import token_view
@@ -34,7 +35,7 @@ __all__ = ["SECTIONS", "page", "write_report"]
 
 #: The sections in their order. Each takes the models and gives a `Section`, or None when it has nothing to show.
 SECTIONS: list[Callable[[Models], Section | None]] = [
-    comparison, distributions, heads, graph_view, token_view, smoothness, perturbed, training, sensitivity,
+    comparison, distributions, heads, graph_view, token_view, spectrum, smoothness, perturbed, training, sensitivity,
 ]  # fmt: skip
 
 

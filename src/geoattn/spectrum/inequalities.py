@@ -127,7 +127,7 @@ def contraction_bound(attention: Any, metric: Any = "hop", *, alpha: Any = 0.0) 
     others = np.delete(values, np.argmin(np.abs(values - 1)))
     left = float(np.abs(alpha + (1 - alpha) * others).max(initial=0.0))
     return Inequality(
-        "contraction",
+        f"contraction, {metric if isinstance(metric, str) else 'given'} distance",
         "|alpha + (1 - alpha) lambda| <= 1 - min kappa over all pairs",
         ("rows of A sum to one", "a metric: positive, symmetric, triangle inequality", "all pairs, not edges only"),
         tuple(missing),

@@ -41,6 +41,7 @@ STUDIES = {
     "phase-diagram": "geoattn.studies.phase_diagram",
     "section-5-1": "geoattn.studies.section_5_1",
     "smoothness-curvature": "geoattn.studies.smoothness_curvature",
+    "spectral-link": "geoattn.studies.spectral_link",
     "table1": "geoattn.studies.table1",
     "token-flow": "geoattn.studies.token_flow",
 }
