@@ -48,7 +48,7 @@ def test_values_against_pot(kind, convention, direction):
     a = attention(kind)
     result = ga.ollivier_ricci(a, rules, edges=4, seed=1)
     graphs = build_graphs(a[None], rules)
-    distances = shortest_paths(graphs.lengths[0])
+    distances = shortest_paths(graphs.lengths[0], directed=direction == "directed")
     places, w1 = result.places(), result.column("w1")
     assert np.isfinite(w1).all()
     assert result.max_gap <= 1e-9

@@ -210,7 +210,7 @@ def _table(pairs: Pairs) -> Any:
 def _figure(pairs: Pairs) -> Any:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(12, 3.2), layout="constrained")
+    figure = Figure(figsize=(13, 3.4), layout="constrained")
     gap, assumed, kernel, lemma = figure.subplots(1, 4)
     heads = [h for c, r in _kind(pairs, "heads") if c["weights"] == "pretrained" for h in r["heads"]]
     for preset, colour in zip(PRESETS, ("tab:blue", "tab:orange", "tab:green", "tab:red"), strict=True):
@@ -219,16 +219,16 @@ def _figure(pairs: Pairs) -> Any:
         slack = np.sort([h["slack"][f"assumed under {preset}"] for h in heads])
         assumed.plot(slack, np.linspace(0, 1, len(slack)), color=colour, label=preset)
     gap.set(xlabel="mean curvature of a head", ylabel="spectral gap", title="curvature and gap")
-    gap.legend(fontsize=7, frameon=False)
+    gap.legend(fontsize=7, markerscale=3, loc="lower left", handletextpad=0.2)
     assumed.axvline(0, color="grey", lw=0.8)
-    assumed.set(xlabel="1 - |second eigenvalue| - smallest curvature", ylabel="share of heads at most",
-                title="assumed bound fails left of 0")  # fmt: skip
+    assumed.set(xlabel="gap minus smallest curvature", ylabel="share of heads at most",
+                title="the assumed bound fails left of 0")  # fmt: skip
     for config, result in _kind(pairs, "training"):
         h = result["history"]
         colour = {"decrease": "tab:blue", "none": "tab:grey", "increase": "tab:red"}[config["direction"]]
         fall = -np.diff(np.log([row["probe_loss"] for row in h]))
         kernel.plot([row["kernel"] for row in h[:-1]], fall, ".-", ms=3, lw=0.5, alpha=0.6, color=colour)
-    kernel.set(xlabel="smallest eigenvalue of the tangent kernel", ylabel="fall of log loss in the next epoch",
+    kernel.set(xlabel="smallest eigenvalue of the kernel", ylabel="fall of log loss, next epoch",
                title="tangent kernel and speed", xscale="log")  # fmt: skip
     for _, result in _kind(pairs, "lemma"):
         lemma.plot(result["smallest"], result["p"], ".", ms=4, alpha=0.5, color="tab:purple")
