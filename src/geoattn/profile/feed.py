@@ -12,6 +12,7 @@ from torch.nn import functional
 from geoattn.data.dataset import Dataset
 from geoattn.errors import GeoattnError
 from geoattn.training.lvit import LViT
+from geoattn.training.pixel_norm import pixel_norm
 
 __all__ = ["feed"]
 
@@ -20,12 +21,13 @@ _LONGEST = 512  # tokens of a text, unless the tokenizer knows a smaller limit
 
 
 def feed(
-    dataset: Dataset, model: nn.Module, tokenizer: Any = None, *, mean: float | Tensor = 0.5, std: float | Tensor = 0.5
+    dataset: Dataset, model: nn.Module, tokenizer: Any = None, *, mean: Any = None, std: Any = None
 ) -> Iterator[dict[str, Tensor] | Tensor]:
     """Batches of images or texts.
 
     Images: as they are, in [0, 1], for L-ViT; for a model with ``config.image_size``, resized to it, with the number of
-    channels that it expects, and normalised by ``mean`` and ``std`` (of ViT by default). Texts: by the tokenizer,
+    channels that it expects, and normalised by ``mean`` and ``std`` (by default the model's own, see
+    `geoattn.training.pixel_norm.pixel_norm`). Texts: by the tokenizer,
     padded to the longest of the batch, cut at the tokenizer's limit or 512 tokens.
     """
     if dataset.texts is not None:
@@ -34,6 +36,7 @@ def feed(
         yield from _texts(dataset.texts, tokenizer)
         return
     config = getattr(model, "config", None)
+    mean, std = pixel_norm(model, mean, std)
     for first in range(0, len(dataset), _IMAGES):
         pixels = dataset.subset(range(first, min(len(dataset), first + _IMAGES))).pixels()
         size = getattr(config, "image_size", None)

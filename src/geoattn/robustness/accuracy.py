@@ -104,7 +104,7 @@ def accuracy_drop(
 
 
 def predictions(
-    model: nn.Module, dataset: Dataset, tokenizer: Any = None, *, mean: float | Tensor = 0.5, std: float | Tensor = 0.5
+    model: nn.Module, dataset: Dataset, tokenizer: Any = None, *, mean: Any = None, std: Any = None
 ) -> Int[np.ndarray, " b"]:
     """The class that a classifier gives to each sample: the largest logit, without dropout.
 

@@ -19,6 +19,7 @@ from geoattn.robustness.accuracy import AccuracyDrop, accuracy_drop, class_logit
 
 if TYPE_CHECKING:
     import pandas as pd
+from geoattn.training.pixel_norm import pixel_norm
 
 __all__ = ["Adversarial", "fgsm"]
 
@@ -59,8 +60,8 @@ def fgsm(
     tokenizer: Any = None,
     *,
     steps: Sequence[float] = _STEPS,
-    mean: float | Tensor = 0.5,
-    std: float | Tensor = 0.5,
+    mean: Any = None,
+    std: Any = None,
     level: float = 0.95,
     resamples: int = 10_000,
     seed: int = 0,
@@ -110,9 +111,10 @@ def fgsm(
     moved: list[np.ndarray] = []
     targets, first = dataset.targets(), 0
     with evaluating(model), torch.enable_grad():
+        norm = pixel_norm(model, mean, std)
         for raw in feed(dataset, model, tokenizer, mean=mean, std=std):
             batch = to_device(raw, model)
-            attack = _Pixels(batch, mean, std) if dataset.texts is None else _Embeddings(model, batch)
+            attack = _Embeddings(model, batch) if dataset.texts is not None else _Pixels(batch, *norm)
             labels = targets[first : first + len(attack.start)].to(attack.start.device)
             first += len(attack.start)
             sign, clean = _sign(model, attack, labels)

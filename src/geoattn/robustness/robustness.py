@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import nn
 
 from geoattn._version import __version__
 from geoattn.data.dataset import Dataset
@@ -81,8 +81,8 @@ def robustness(
     level: float = 0.95,
     resamples: int = 10_000,
     examples: int = 8,
-    mean: float | Tensor = 0.5,
-    std: float | Tensor = 0.5,
+    mean: Any = None,
+    std: Any = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> Robustness:
     """The drop rho of a model for each perturbation of a data set, with intervals (see `accuracy_drop`).

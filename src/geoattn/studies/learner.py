@@ -57,6 +57,8 @@ class Learner:
         self.model: nn.Module = load_model(name, weights=weights, classes=classes, seed=seed, **changes)
         normal = {"mean": entry.mean, "std": entry.std} if entry.mean and weights == "pretrained" else {}
         self.pixels: dict[str, Any] = {key: torch.tensor(value)[:, None, None] for key, value in normal.items()}
+        if entry.kind != "text" and not self.pixels:
+            self.pixels = {"mean": 0.5, "std": 0.5}  # random weights have no normalisation of their own
 
     def feed(self, data: Dataset) -> Any:
         """Batches as the model takes them."""
