@@ -133,3 +133,24 @@ def test_bad_values(args: list[str], message: str) -> None:
     done = run(*args)
     assert isinstance(done.exception, GeoattnError)
     assert message in str(done.exception)
+
+
+def test_all_results_at_once(finished: Path, tmp_path: Path) -> None:
+    (tmp_path / "cure").write_text("")
+    folder = tmp_path / "results" / "squares" / "smoke"
+    assert run("squares", "--out", folder).exit_code == 0
+    assert (
+        run("status", "--results", tmp_path / "results").stdout == "squares smoke: 3 of 3 done, 0 running, 0 failed\n"
+    )
+    good = run("verify", "--results", tmp_path / "results")
+    assert (good.exit_code, good.stdout) == (0, "squares smoke: the trials give the table, byte for byte\n")
+    (folder / "squares.csv").write_text("x\n")
+    assert run("verify", "--results", tmp_path / "results").exit_code == 1
+
+
+@pytest.mark.slow
+def test_the_kept_results_are_what_their_trials_give() -> None:
+    root = Path(__file__).parents[2] / "results"
+    said = json.loads(run("verify", "--results", root, "--json").stdout)
+    wrong = {name: text for name, text in said.items() if "byte for byte" not in text and "missing" not in text}
+    assert wrong == {}

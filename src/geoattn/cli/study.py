@@ -23,7 +23,13 @@ _DAY = 86400.0
 
 
 def study(
-    name: Annotated[str, typer.Argument(help="A study (table1, fig4, ...), or ledger: all claims and what came out.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="A study (table1, fig4, ...); or, over all that --results holds: status, verify, or ledger, the page"
+            " of all claims and what came out."
+        ),
+    ],
     action: Annotated[
         str, typer.Argument(help="run, status, or verify: derive the table from the stored trials and compare.")
     ] = "run",
@@ -54,7 +60,9 @@ def study(
         typer.Option(help="Folder of another study with the same trials (table1 for fig4), to take results from."),
     ] = None,
     redo: Annotated[int, typer.Option(help="verify: do so many trials once more and compare the results.")] = 0,
-    results: Annotated[Path, typer.Option(help="ledger: the folder of all results.")] = Path("results"),
+    results: Annotated[
+        Path, typer.Option(help="The folder of all results, for status, verify and ledger without a study.")
+    ] = Path("results"),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
     """Do the trials of a study and write its table, its figure and a verdict on each claim.
@@ -63,6 +71,9 @@ def study(
     """
     if name == "ledger":
         _ledger(results, out)
+        return
+    if name in ("status", "verify"):
+        _all(results, name, as_json)
         return
     if out is None:
         raise GeoattnError("--out is needed: the folder of the trials.")
@@ -124,6 +135,34 @@ def _verify(chosen: Any, size: str, store: Any, redo: int, as_json: bool) -> Non
     lines = found or [good + (f"; {redo} trials done again: all equal" if redo else "")]
     _say({"trials": len(configs), "done_again": redo, "different": found}, lines, as_json)
     if found:
+        raise typer.Exit(1)
+
+
+def _all(results: Path, action: str, as_json: bool) -> None:
+    """Status or verification of every study below the folder of results."""
+    from geoattn.runs.store import Store
+    from geoattn.studies.output import check_output
+    from geoattn.studies.study import STUDIES, find_study
+
+    if not results.is_dir():
+        raise GeoattnError(f"no results in {results}: it must be the folder that holds NAME/SIZE.")
+    content: dict[str, Any] = {}
+    wrong = False
+    for plan in sorted(results.glob("*/*/trials.json")):
+        folder, name = plan.parent, plan.parent.parent.name
+        if name not in STUDIES:
+            continue
+        chosen, size = find_study(name), _size_of(folder)
+        store = Store(folder, name, chosen.version)
+        if action == "status":
+            s = store.status(chosen.configs(size))
+            content[f"{name} {size}"] = f"{s.done} of {s.total} done, {s.running} running, {s.failed} failed"
+        else:
+            found = check_output(chosen, size, store)
+            content[f"{name} {size}"] = "; ".join(found) or "the trials give the table, byte for byte"
+            wrong |= bool(found)
+    _say(content, [f"{key}: {value}" for key, value in content.items()], as_json)
+    if wrong:
         raise typer.Exit(1)
 
 
