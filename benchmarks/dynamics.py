@@ -1,7 +1,15 @@
-"""The drift and one Runge-Kutta step against plain NumPy, growth with n, and the phase diagram."""
+"""The drift and one Runge-Kutta step against plain NumPy, growth with n, peak memory, and the phase diagram.
+
+    OMP_NUM_THREADS=1 python -m benchmarks dynamics
+
+Times are CPU seconds of one thread, for both sides, as other work on the machine stretches the time on the wall.
+"""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 
@@ -15,9 +23,9 @@ from geoattn.dynamics.starts import uniform_tokens
 
 
 def seconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     work()
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def plain_drift(x: np.ndarray, beta: float) -> np.ndarray:
@@ -90,16 +98,44 @@ def growth() -> list[dict]:
     return rows
 
 
+MEMORY = """
+import json, sys, time
+from geoattn.dynamics.drift import velocity
+from geoattn.dynamics.starts import uniform_tokens
+n, d, engine = json.loads(sys.argv[1])
+x = uniform_tokens(n, d)
+start = time.process_time()
+velocity(x, beta=4.0, engine=engine)
+taken = time.process_time() - start
+with open("/proc/self/status") as file:
+    peak = next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) * 1024
+print(json.dumps({"n": n, "d": d, "engine": engine, "seconds": taken, "peak_bytes": peak}))
+"""
+LARGE = ((100_000, 3, "auto"), (1_000_000, 2, "auto"), (100_000, 3, "fused"))
+
+
+def memory(cases: tuple = LARGE) -> list[dict]:
+    """Peak memory of a fresh process, PyTorch and tokens included, for one drift."""
+    rows = []
+    for case in cases:
+        done = subprocess.run(
+            [sys.executable, "-c", MEMORY, json.dumps(case)], capture_output=True, text=True, check=True
+        )
+        rows.append(json.loads(done.stdout))
+        print(rows[-1], flush=True)
+    return rows
+
+
 def phase(runs: int = 64) -> dict:
     """The whole diagram: 32 tokens, 20 values of beta, 6 dimensions."""
-    start = time.perf_counter()
+    start, cpu = time.perf_counter(), time.process_time()
     diagram = phase_diagram(runs=runs)
-    taken = time.perf_counter() - start
+    taken, cpu = time.perf_counter() - start, time.process_time() - cpu
     table = diagram.to_pandas()
     high = table[table.d == 512]
     print(f"phase diagram: {taken:.0f} s", flush=True)
     return {
-        "runs": runs, "seconds": taken,
+        "runs": runs, "seconds": taken, "cpu_seconds": cpu,
         "d = 512": high[["beta", "time", "spread", "curve", "excess"]].to_dict("records"),
         "largest excess, d = 512, beta <= 5": float(high[high.beta <= 5].excess.abs().max()),
     }  # fmt: skip
@@ -111,5 +147,6 @@ def run() -> dict:
         "threads": torch.get_num_threads(),
         "against_numpy": [*against_numpy(), step_against_numpy()],
         "growth": growth(),
+        "memory": memory(),
         "phase_diagram": phase(),
     }
