@@ -29,10 +29,10 @@ def test_an_experiment_in_small_form(run: Any, name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", [*FIGURES, *(k for k in experiment_names() if k not in FIGURES.values())])
-def test_as_published(process: Any, name: str) -> None:
+def test_as_published(run: Any, name: str) -> None:
     """From the command line, at the published parameters."""
-    done = process("simulate", name, "--json", timeout=3600)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = run("simulate", name, "--json")
+    assert done.exit_code == 0, done.output
     answer = json.loads(done.stdout)
     assert answer["passed"]
     assert answer["size"] == "paper"
