@@ -21,6 +21,8 @@ from geoattn.studies.study import Finding, Study, interval, judge
 
 __all__ = ["curvature_study"]
 
+_LOWEST = -1.0  # a tail below it is told in words
+
 _CLAIMS = (  # claim, statistic, the direction that should have more of it, and the other
     ("increasing variance lowers the mean curvature below that of decreasing it", "mean", "decrease", "increase"),
     ("increasing variance promotes low curvature: the 5 % quantile falls", "low", "decrease", "increase"),
@@ -72,15 +74,17 @@ def _table(pairs: Pairs) -> Any:
 def _verdict(pairs: Pairs) -> list[Finding]:
     findings = []
     for data in data_of(pairs):
-        before = series(pairs, data, "increase", lambda r: r["history"][-1]["variance"])
-        after = series(pairs, data, "decrease", lambda r: r["history"][-1]["variance"])
+        before, after = (
+            series(pairs, data, direction, lambda r: r["history"][-1]["variance"], beside)
+            for direction, beside in (("increase", "decrease"), ("decrease", "increase"))
+        )
         claim = "the regulariser moves the variance of attention where it should"
         findings.append(judge(claim, data, before - after, measure="variance at the end, increase minus decrease"))
         for convention in CONVENTIONS:
             for claim, statistic, more, less in _CLAIMS:
                 differences = [
-                    series(pairs, data, direction, lambda r: _statistic(r, convention, statistic))  # noqa: B023
-                    for direction in (more, less)
+                    series(pairs, data, direction, lambda r: _statistic(r, convention, statistic), beside)  # noqa: B023
+                    for direction, beside in ((more, less), (less, more))
                 ]
                 words = {"low": "5 % quantile of", "high": "95 % quantile of", "dip": "dip of"}.get(statistic, "mean")
                 measure = f"{words} curvature in the last layer, {more} minus {less}"
@@ -103,17 +107,22 @@ def _figure(pairs: Pairs) -> Any:
                 for d in DIRECTIONS
             }
             everything = np.concatenate([s[:, 1:-1].ravel() for s in shapes.values()])
-            ends = np.nanmin(everything), np.nanmax(everything)
-            grid = np.linspace(ends[0] - 0.05 * (ends[1] - ends[0]), ends[1] + 0.05 * (ends[1] - ends[0]), 200)
-            for direction, quantiles in shapes.items():
+            low = max(np.nanmin(everything), _LOWEST)
+            grid = np.linspace(low, max(1.0, np.nanmax(everything)) + 0.05 * (1 - low), 240)
+            for place, (direction, quantiles) in enumerate(shapes.items()):
+                below = np.nanmean([np.interp(low, q, LEVELS, left=0.0) for q in quantiles])
+                if below > 0.005:  # told in words, as it would squeeze the rest
+                    words = f"{below:.0%} below {low:g}"
+                    ax.text(
+                        0.03, 0.6 - 0.1 * place, words, color=COLOURS[direction], fontsize=8, transform=ax.transAxes
+                    )
                 lines = np.array([_density(q, grid) for q in quantiles if np.isfinite(q).all()])
                 if len(lines) == 0:
                     continue
                 ax.plot(grid, lines.mean(0), color=COLOURS[direction], label=direction)
                 bounds = np.array([interval(column)[1:] for column in lines.T])
                 if np.isfinite(bounds).all():
-                    low, high = bounds.clip(0).T
-                    ax.fill_between(grid, low, high, color=COLOURS[direction], alpha=0.25, lw=0)
+                    ax.fill_between(grid, *bounds.clip(0).T, color=COLOURS[direction], alpha=0.25, lw=0)
             ax.set_yticks([])
             ax.set_title(convention if data == names[0] else "", fontsize=10)
         line[0].set_ylabel(data)
