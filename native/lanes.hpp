@@ -82,14 +82,14 @@ inline float search_cut(const float* lengths, int stride, const int* rows, const
     return lowest(low);
 }
 
-// The same search over short lists: entry e of the list of row r has the length lengths[r * width + e] and the column
-// columns[r * width + e]. `p` is signed already, and infinite for the columns in the side. slack[k * width + e] is that of
-// entry e of rows[k]; returns the smallest. `width` is a multiple of eight.
-inline float search_lists(const float* lengths, const std::int32_t* columns, int width, const int* rows, const float* own, int count,
+// The same search over lists: entry e of the k-th list has the length lengths[starts[k] + e] and the column
+// columns[starts[k] + e], `own[k]` belongs to its row. `p` is signed already, and infinite for the columns in the side.
+// slack[k * width + e] is that of the entry; returns the smallest. `width` and `starts` are multiples of eight.
+inline float search_lists(const float* lengths, const std::int32_t* columns, int width, const int* starts, const float* own, int count,
                           const float* p, float* slack) {
     __m256 low = _mm256_set1_ps(std::numeric_limits<float>::infinity());
     for (int k = 0; k < count; ++k) {
-        const std::size_t at = std::size_t(rows[k]) * width;
+        const std::size_t at = std::size_t(starts[k]);
         const __m256 b = _mm256_set1_ps(own[k]);
         for (int e = 0; e < width; e += 8) {
             const __m256i where = _mm256_load_si256(reinterpret_cast<const __m256i*>(columns + at + e));
@@ -192,12 +192,12 @@ inline float search_cut(const float* lengths, int stride, const int* rows, const
     return low;
 }
 
-inline float search_lists(const float* lengths, const std::int32_t* columns, int width, const int* rows, const float* own, int count,
+inline float search_lists(const float* lengths, const std::int32_t* columns, int width, const int* starts, const float* own, int count,
                           const float* p, float* slack) {
     float low = std::numeric_limits<float>::infinity();
     for (int k = 0; k < count; ++k)
         for (int e = 0; e < width; ++e) {
-            const std::size_t at = std::size_t(rows[k]) * width + e;
+            const std::size_t at = std::size_t(starts[k]) + e;
             const float found = (lengths[at] - own[k]) + p[columns[at]];
             slack[std::size_t(k) * width + e] = found;
             low = found < low ? found : low;

@@ -68,32 +68,34 @@ inline void all_pairs(Matrix& d, bool directed, int threads, const std::atomic<b
             for (int j = 0; j < i; ++j) d[i][j] = d[j][i] = std::min(d[i][j], d[j][i]);
 }
 
-// The shortest edges of each row. In a long map a search across a cut reads hundreds of kilobytes, nearly all of it for
-// edges far too long to become tight.
+// The shortest edges of each row, in blocks of growing length. In a long map a search across a cut would read hundreds of
+// kilobytes, nearly all of it for edges far too long to become tight.
 struct ShortEdges {
-    static constexpr int WIDTH = 64;
     static constexpr int FROM = 1024;  // classes: below, whole rows are quicker
+    static constexpr int BLOCK = 64, BLOCKS = 8, WIDTH = BLOCK * BLOCKS;
     Row<float> lengths;
     Row<std::int32_t> columns;
-    Row<float> rest;  // the shortest edge of the row that is not in its list
+    Row<float> rest;  // rest[r * BLOCKS + b]: the shortest edge of row r beyond its blocks 0 to b
 
     bool empty() const { return rest.empty(); }
 
-    void fill(const Row<float>& matrix, int n, int stride) {
+    void fill(const Row<float>& matrix, int n, int stride, int threads) {
         lengths.resize(std::size_t(n) * WIDTH);
         columns.resize(std::size_t(n) * WIDTH);
-        rest.resize(n);
-        std::vector<std::int32_t> order(n);
-        for (int r = 0; r < n; ++r) {
+        rest.resize(std::size_t(n) * BLOCKS);
+        parallel_for(threads, n, [&](int r) {
             const float* row = &matrix[std::size_t(r) * stride];
+            std::vector<std::int32_t> order(n);
             std::iota(order.begin(), order.end(), 0);
-            std::nth_element(order.begin(), order.begin() + WIDTH, order.end(), [&](int a, int b) { return row[a] < row[b]; });
-            rest[r] = row[order[WIDTH]];
+            const auto shorter = [&](int a, int b) { return row[a] < row[b]; };
+            std::nth_element(order.begin(), order.begin() + WIDTH, order.end(), shorter);
+            std::sort(order.begin(), order.begin() + WIDTH, shorter);
             for (int e = 0; e < WIDTH; ++e) {
                 columns[std::size_t(r) * WIDTH + e] = order[e];
                 lengths[std::size_t(r) * WIDTH + e] = row[order[e]];
             }
-        }
+            for (int b = 0; b < BLOCKS; ++b) rest[std::size_t(r) * BLOCKS + b] = row[order[(b + 1) * BLOCK]];
+        });
     }
 };
 
@@ -115,7 +117,7 @@ struct Network {
 
     const ShortEdges& short_edges(bool outward) const { return outward || !directed ? short_out : short_in; }
 
-    void finish(double bound) {
+    void finish(double bound, int threads) {
         stride = out.stride;
         reach = bound;
         scale = reach > 1e-300 ? 1 / reach : 1;
@@ -125,13 +127,13 @@ struct Network {
         };
         round(out, coarse_out);
         const bool many = n >= ShortEdges::FROM;
-        if (many) short_out.fill(coarse_out, n, stride);
+        if (many) short_out.fill(coarse_out, n, stride, threads);
         if (!directed) return;
         in = Matrix(n);
         for (int u = 0; u < n; ++u)
             for (int v = 0; v < n; ++v) in[v][u] = out[u][v];
         round(in, coarse_in);
-        if (many) short_in.fill(coarse_in, n, stride);
+        if (many) short_in.fill(coarse_in, n, stride, threads);
     }
 };
 

@@ -92,7 +92,7 @@ inline Network build_network(const Prepared& p, const std::vector<int>& nodes, s
             if (between[a][b] < INF) diameter = std::max(diameter, between[a][b]);
             else one_way = true;
     // Potentials follow the tree; only where every pair has a way back does the metric bound them.
-    net.finish(one_way ? diameter * net.n : diameter);
+    net.finish(one_way ? diameter * net.n : diameter, threads);
     return net;
 }
 

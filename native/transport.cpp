@@ -109,8 +109,16 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, std::vector
     });
     // Enough chunks for all threads to end together; where a warm start begins must not depend on their number.
     const std::size_t chunk = std::clamp<std::size_t>(pairs.size() / 24, 64, 512);
+    // All chunks start from the tree of the first pair: from scratch it takes many times the pivots of the others.
+    Tree<std::int64_t, WORDS, double> first(net);
+    if (pairs.size() > chunk) {
+        const std::int64_t e = pairs[0].edge;
+        const int x = job.pairs[2 * e], y = job.pairs[2 * e + 1];
+        first.reroot(p.label[x]);
+        first.solve(masses[slot[x]], masses[slot[y]], p.label[x], p.label[y], masses.idle, 4.0 * net.n, job.stop);
+    }
     parallel_for(threads, int((pairs.size() + chunk - 1) / chunk), [&](int c) {
-        Tree<std::int64_t, WORDS, double> tree(net);
+        Tree<std::int64_t, WORDS, double> tree(first);
         std::optional<Tree<Wide, 0, Quad>> exact_tree;  // rare: one size of set will do
         auto record = [&](const auto& t, std::int64_t e) {
             if (job.potentials)

@@ -146,7 +146,7 @@ template <class Mass, int WORDS, class Real> class Tree {
     Row<float> outside_p_, slack_;  // of searches over short edges
     Row<double> urgency_;  // uphill flow, weighted by the size of the smaller side of the cut; 0 when downhill
     Row<double> weight_;
-    std::vector<int> order_, count_, side_, columns_, open_;
+    std::vector<int> order_, count_, side_, columns_, open_, starts_;
     std::vector<Real> side_p_;
     std::vector<float> coarse_side_p_, open_p_;
     std::vector<std::uint64_t> cut_, rest_;
@@ -200,31 +200,38 @@ template <class Mass, int WORDS, class Real> class Tree {
                           reach_.data());
     }
 
-    // The same over the short edges of each row, and over all edges only of rows where others may matter; -1 for many ties.
+    // The same over the short edges of each row: the next block only of rows where it may matter, all edges where the last
+    // one does not settle it. -1 for many ties.
     int look_at_short_edges(bool outward, const std::uint64_t* side, int count) {
-        constexpr int WIDTH = ShortEdges::WIDTH;
+        constexpr int BLOCK = ShortEdges::BLOCK, BLOCKS = ShortEdges::BLOCKS, WIDTH = ShortEdges::WIDTH;
         const ShortEdges& edges = net_.short_edges(outward);
         const float least = signed_copy(coarse_p_.data(), outward ? 1.0f : -1.0f, outside_p_.data(), stride_);
         for (int k = 0; k < count; ++k) outside_p_[side_[k]] = float(INF);
-        slack_.resize(std::size_t(count) * WIDTH);
-        float low = search_lists(edges.lengths.data(), edges.columns.data(), WIDTH, side_.data(), coarse_side_p_.data(), count,
-                                 outside_p_.data(), slack_.data());
-        int open = 0;
-        for (int k = 0; k < count; ++k)
-            if (!(edges.rest[side_[k]] - coarse_side_p_[k] + least > low + COARSE)) {
-                open_[open] = side_[k];
-                open_p_[open++] = coarse_side_p_[k];
-            }
+        float low = float(INF);
+        int open = count, lists = 0;
+        std::copy_n(side_.begin(), count, open_.begin());
+        std::copy_n(coarse_side_p_.begin(), count, open_p_.begin());
+        for (int b = 0; b < BLOCKS && open > 0; ++b) {
+            starts_.resize(lists + open);
+            slack_.resize(std::size_t(lists + open) * BLOCK);
+            for (int k = 0; k < open; ++k) starts_[lists + k] = open_[k] * WIDTH + b * BLOCK;
+            low = std::min(low, search_lists(edges.lengths.data(), edges.columns.data(), BLOCK, starts_.data() + lists, open_p_.data(),
+                                             open, outside_p_.data(), slack_.data() + std::size_t(lists) * BLOCK));
+            lists += open;
+            int left = 0;
+            for (int k = 0; k < open; ++k)
+                if (!(edges.rest[std::size_t(open_[k]) * BLOCKS + b] - open_p_[k] + least > low + COARSE)) {
+                    open_[left] = open_[k];
+                    open_p_[left++] = open_p_[k];
+                }
+            open = left;
+        }
         if (open > 0) low = std::min(low, search_rows(outward, side, open_.data(), open_p_.data(), open));
         if (!(low < INF)) return 0;
-        const float limit = low + COARSE;
-        int found = at_most(slack_.data(), count * WIDTH, limit, columns_.data(), n_);
+        int found = at_most(slack_.data(), lists * BLOCK, low + COARSE, columns_.data(), n_);
         if (found > n_) return -1;
-        for (int f = 0; f < found; ++f) {
-            const int k = columns_[f] / WIDTH, e = columns_[f] % WIDTH;
-            columns_[f] = edges.columns[std::size_t(side_[k]) * WIDTH + e];
-        }
-        if (open > 0) found += at_most(reach_.data(), n_, limit, columns_.data() + found, n_ - found);
+        for (int f = 0; f < found; ++f) columns_[f] = edges.columns[starts_[columns_[f] / BLOCK] + columns_[f] % BLOCK];
+        if (open > 0) found += at_most(reach_.data(), n_, low + COARSE, columns_.data() + found, n_ - found);
         return found > n_ ? -1 : found;
     }
 
