@@ -74,7 +74,7 @@ class Bench:
         self.adam.step()
 
 
-def run(rounds: int = 6) -> dict[str, Any]:
+def run(rounds: int = 3) -> dict[str, Any]:
     """Milliseconds and overheads by number of tokens and kind; all edges of all maps a few times only."""
     steps = []
     for tokens, config in SIZES.items():
