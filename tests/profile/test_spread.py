@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import os
+import pickle
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,26 +18,50 @@ from torch import nn
 
 import geoattn as ga
 from geoattn.errors import GeoattnError
-from geoattn.profile.batches import read_batch
 from geoattn.profile.profile import profile
 from geoattn.profile.result import Profile
-from geoattn.profile.run import Run
-from geoattn.profile.spread import add_part, see_part
-
-MODULE = import_module("geoattn.profile.spread")  # the name leads to a function
 
 
-def spread_here(run: Run, batches: Any, layers: Any, *, workers: Any, address: Any) -> None:
-    """What the cluster does, in this process: each batch is seen apart, in another order than it is added in."""
-    del workers, address
-    settings = (run.special, [lens.settings for lens in run.lenses], run.others, 1, run.examples.empty())
-    items, first, parts = list(batches), 0, []
-    for number, item in enumerate(items):
-        mine = (*settings[:-1], copy.deepcopy(settings[-1]))
-        parts.append(see_part(run.model, layers, mine, item, number, first, {}))
-        first += read_batch(item, run.model, number).size
-    for number, (item, part) in enumerate(zip(items, parts, strict=True)):
-        add_part(run, read_batch(item, run.model, number), part)
+class _LostError(Exception):
+    """What Ray raises when a node died."""
+
+
+class PlainRay:
+    """The few calls of Ray that are used, without processes; tasks run when they are asked for, through a pickle."""
+
+    exceptions = SimpleNamespace(RayError=_LostError, RayTaskError=KeyError)
+
+    def __init__(self) -> None:
+        self.tasks = 0
+        self._kept: list[bytes] = []
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": 2.0}
+
+    def put(self, value: Any) -> Any:
+        self._kept.append(pickle.dumps(value))
+        name = f"{id(self)} {len(self._kept)}"
+        return SimpleNamespace(hex=lambda: name, number=len(self._kept) - 1)
+
+    def remote(self, **_: Any) -> Any:
+        return lambda function: SimpleNamespace(remote=lambda *arguments: (function, arguments))
+
+    def get(self, reference: Any) -> Any:
+        if isinstance(reference, tuple):
+            self.tasks += 1
+            function, arguments = reference
+            return pickle.loads(pickle.dumps(function(*arguments)))
+        return pickle.loads(self._kept[reference.number])
+
+
+@pytest.fixture
+def plain_ray(monkeypatch: pytest.MonkeyPatch) -> PlainRay:
+    ray = PlainRay()
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    return ray
 
 
 def assert_same(one: Profile, two: Profile) -> None:
@@ -59,10 +83,12 @@ def assert_same(one: Profile, two: Profile) -> None:
 @pytest.mark.parametrize(
     "options", [{"edges": 20, "examples": 3}, {"convention": ["hop", "grc-0.6"], "tokens": "content"}]
 )
-def test_parts_add_up_to_the_same_bits(monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
+def test_parts_add_up_to_the_same_bits(plain_ray: PlainRay, options: dict[str, Any]) -> None:
     model, digits = ga.load_model("lvit-digits"), ga.load_data("digits", split="test", limit=70)
-    monkeypatch.setattr(MODULE, "spread", spread_here)
-    assert_same(profile(model, digits, **options), profile(model, digits, backend="ray", **options))
+    seen: list[float] = []
+    spread = profile(model, digits, backend="ray", progress=lambda done, _: seen.append(done), **options)
+    assert_same(profile(model, digits, **options), spread)
+    assert (plain_ray.tasks, seen) == (3, [32, 64, 70])
 
 
 class _Sometimes(nn.Module):
@@ -74,33 +100,35 @@ class _Sometimes(nn.Module):
         self.first = nn.MultiheadAttention(4, 2, batch_first=True)
         self.second = nn.MultiheadAttention(4, 2, batch_first=True)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, input_ids: torch.Tensor | None = None) -> torch.Tensor:
         if x[0, 0, 0] >= 0:
             x = self.first(x, x, x, need_weights=False)[0]
         return self.second(x, x, x, need_weights=False)[0]
 
 
-def test_a_part_knows_when_its_layers_have_other_numbers() -> None:
-    from geoattn.profile.spread import _same_numbers
+def test_a_batch_whose_layers_have_other_numbers_is_seen_again(plain_ray: PlainRay) -> None:
+    x = torch.randn(3, 2, 9, 4, generator=torch.Generator().manual_seed(0)).abs()
+    batches, model = [x[0], -x[1], x[2]], _Sometimes().eval()
+    here = profile(model, batches, edges=5)  # drawn by layer, so that a wrong number would show
+    assert_same(here, profile(model, batches, edges=5, backend="ray"))
+    assert plain_ray.tasks == 4
+    assert here.layers == ("first", "second")
 
-    x = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0))
-    model = _Sometimes().eval()
-    seen: dict[str, Any] = {}
 
-    def stop(run: Run, batches: Any, layers: Any, **_: Any) -> None:
-        settings = (run.special, [lens.settings for lens in run.lenses], run.others, 1, run.examples.empty())
-        negative = see_part(model, layers, settings, -x.abs(), 0, 0, {})
-        whole = see_part(model, layers, settings, x.abs(), 1, 2, {})
-        run.layers = {("first", 0): 0, ("second", 0): 1}
-        seen["whole"], seen["negative"] = _same_numbers(run, whole), _same_numbers(run, negative)
-        known = see_part(model, layers, settings, -x.abs(), 1, 2, dict(run.layers))
-        seen["known"] = _same_numbers(run, known)
+def test_what_goes_wrong_on_a_node_is_told(plain_ray: PlainRay, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = ga.load_model("lvit-digits")
+    with pytest.raises(GeoattnError, match="batches were empty"):
+        profile(model, [], backend="ray")
+    with pytest.raises(GeoattnError, match="special tokens of this text model"):
+        profile(_Sometimes(), [{"x": torch.rand(1, 5, 4), "input_ids": torch.ones(1, 5, dtype=torch.long)}],
+                tokens="content", backend="ray")  # fmt: skip
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MODULE, "spread", stop)
-        with pytest.raises(GeoattnError, match="batches were empty"):
-            profile(model, [x], backend="ray")
-    assert seen == {"whole": True, "negative": False, "known": True}
+    def lost(_: Any) -> Any:
+        raise _LostError("The node died.")
+
+    monkeypatch.setattr(plain_ray, "get", lost)
+    with pytest.raises(GeoattnError, match=r"a batch was lost 6 times: The node died\."):
+        profile(model, [torch.rand(1, 1, 28, 28)], backend="ray")
 
 
 _ON_RAY = """
@@ -111,6 +139,7 @@ for backend in ("local", "ray"):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_on_a_cluster_of_this_machine(tmp_path: Path) -> None:
     pytest.importorskip("ray")

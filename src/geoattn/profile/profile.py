@@ -38,8 +38,9 @@ if TYPE_CHECKING:
     Model = nn.Module
     Batches = Iterable[Any] | Dataset
     Tokens = Literal["all", "content"]
+    Backend = Literal["local", "ray"]
 else:  # checked below, with words that help
-    Model = Batches = Tokens = Any
+    Model = Batches = Tokens = Backend = Any
 
 
 def profile(
@@ -62,7 +63,7 @@ def profile(
     name: str | None = None,
     data: str | None = None,
     progress: Callable[[float, int | None], object] | None = None,
-    backend: Literal["local", "ray"] = "local",
+    backend: Backend = "local",
     workers: Count | None = None,
     address: str | None = None,
 ) -> Profile:
