@@ -111,7 +111,7 @@ def _figure(pairs: Pairs) -> Any:
             grid = np.linspace(low, max(1.0, np.nanmax(everything)) + 0.05 * (1 - low), 240)
             for place, (direction, quantiles) in enumerate(shapes.items()):
                 below = np.nanmean([np.interp(low, q, LEVELS, left=0.0) for q in quantiles])
-                if below > 0.005:  # told in words, as it would squeeze the rest
+                if low == _LOWEST and below > 0.005:  # told in words, as it would squeeze the rest
                     words = f"{below:.0%} below {low:g}"
                     ax.text(
                         0.03, 0.6 - 0.1 * place, words, color=COLOURS[direction], fontsize=8, transform=ax.transAxes
