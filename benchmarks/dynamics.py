@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -131,7 +132,7 @@ def phase(runs: int = 64) -> dict:
     start, cpu = time.perf_counter(), time.process_time()
     diagram = phase_diagram(runs=runs)
     taken, cpu = time.perf_counter() - start, time.process_time() - cpu
-    table = diagram.to_pandas()
+    table: Any = diagram.to_pandas()
     high = table[table.d == 512]
     print(f"phase diagram: {taken:.0f} s", flush=True)
     return {
