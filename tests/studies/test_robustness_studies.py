@@ -106,7 +106,7 @@ def _masked(mask: float, seed: int, rho: float, negative: float, spread: float, 
         "trimmed_negative_share": negative - zeros, "trimmed_std": spread, "dip": 0.1 * spread, "dip_p": 0.5,
     }  # fmt: skip
     result = {
-        "test_accuracy": 0.9 - 0.01 * mask, "rho": {"elastic": rho, "FGSM": rho},
+        "test_accuracy": 0.9 - 0.01 * mask, "rho": {"FGSM": rho, "elastic + perspective": rho},
         "curvature": {"last": dict.fromkeys(PRESETS, numbers)},
     }  # fmt: skip
     return {"data": "digits", "model": "lvit-digits", "mask": mask, "seed": seed}, result
@@ -126,6 +126,22 @@ def test_masking_verdicts_follow_the_numbers() -> None:
     found = {f.claim: f.verdict for f in find_study("fig14").verdict(harms)}
     assert found["negative curvature values diminish at higher masking rates"] == "contradicted"
     assert found["curvature values converge to a common modal value"] == "not replicated"
+
+
+def test_rho_is_that_of_the_paper_whatever_the_order_of_the_keys() -> None:
+    """Stored results have sorted keys, FGSM first."""
+    pairs = []
+    for model, rho in (("vit-b16", 0.1), ("deit-b16", 0.3)):
+        for seed in range(4):
+            numbers = {"distance_to_one": 0.01 * seed + rho, "trimmed_distance_to_one": 0.01 * seed + rho}
+            curvature = {"last": {preset: numbers for preset in PRESETS}}
+            drops = {"FGSM": 0.9 - rho - 0.01 * seed, "flip + blur + rotation 0.4": rho + 0.01 * seed}
+            pairs.append(({"data": "digits", "model": model, "seed": seed}, {"rho": drops, "curvature": curvature}))
+    findings = find_study("fig6").verdict(pairs)
+    assert findings[0].measure == "rho (flip + blur + rotation 0.4), DeiT minus ViT"
+    assert findings[0].difference == pytest.approx(0.2)
+    linked = {f.measure.split("rho (")[1].split(")")[0]: f for f in findings if "rank" in f.measure}
+    assert linked["perturbed"].difference > 0 > linked["FGSM"].difference
 
 
 def test_forgetting_verdict_follows_the_areas() -> None:

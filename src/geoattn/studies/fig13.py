@@ -10,6 +10,7 @@ from geoattn.studies.cells import Pairs, by, matched, mean_and_half, values
 from geoattn.studies.masked_training import masked_configs
 from geoattn.studies.study import Finding, Study, judge
 from geoattn.studies.tasks import described, title_of
+from geoattn.studies.trained_models import main_perturbation
 
 __all__ = ["STUDY"]
 
@@ -17,7 +18,7 @@ _MARGIN = 0.05  # a loss of accuracy below it is "low"
 
 
 def _rho(result: Any) -> float:
-    return next(iter(result["rho"].values()))
+    return result["rho"][main_perturbation(result)]
 
 
 def _table(pairs: Pairs) -> Any:
@@ -73,7 +74,7 @@ def _figure(pairs: Pairs) -> Any:
     for column, ((data,), cell) in zip(axes.T, cells.items(), strict=True):
         rates = by(cell, "mask")
         places = [rate for (rate,) in rates]
-        names = [next(iter(cell[0][1]["rho"])), "FGSM"]
+        names = [main_perturbation(cell[0][1]), "FGSM"]
         for name, colour in zip(names, ("tab:blue", "tab:red"), strict=True):
             found = [mean_and_half(values(part, lambda r, n=name: r["rho"][n])) for part in rates.values()]
             heights, halves = [m for m, _ in found], [h or 0 for _, h in found]

@@ -12,6 +12,7 @@ from geoattn.studies.layer_curvature import PRESETS
 from geoattn.studies.masked_training import masked_configs
 from geoattn.studies.study import Finding, Study, judge
 from geoattn.studies.tasks import described, title_of
+from geoattn.studies.trained_models import main_perturbation
 
 __all__ = ["STUDY"]
 
@@ -84,7 +85,7 @@ def _verdict(pairs: Pairs) -> list[Finding]:
                     f" {_rejected(low, convention)} and {_rejected(high, convention)} of {len(low)} runs",
                 )
             )
-        rho = [next(iter(r["rho"].values())) for _, r in cell]
+        rho = [r["rho"][main_perturbation(r)] for _, r in cell]
         for convention in PRESETS:
             findings.append(
                 judge_association(

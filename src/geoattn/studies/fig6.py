@@ -12,7 +12,7 @@ from geoattn.studies.forward_pass import configs
 from geoattn.studies.layer_curvature import PRESETS
 from geoattn.studies.study import Finding, Study, judge
 from geoattn.studies.tasks import described, is_text, title_of
-from geoattn.studies.trained_models import MODELS
+from geoattn.studies.trained_models import MODELS, main_perturbation
 
 __all__ = ["STUDY"]
 
@@ -20,8 +20,8 @@ _ALL = (*MODELS["images"], *MODELS["texts"])
 
 
 def _rho(result: Any) -> float:
-    """Of the first perturbation: that of Section 5 at its stronger setting."""
-    return next(iter(result["rho"].values()))
+    """Of the perturbation of Section 5 at its stronger setting."""
+    return result["rho"][main_perturbation(result)]
 
 
 def _distance(convention: str, prefix: str = "") -> Any:
@@ -67,7 +67,7 @@ def _verdict(pairs: Pairs) -> list[Finding]:
                 f"{SHORT[better]} is more robust to perturbed inputs than {SHORT[worse]}",
                 name,
                 matched(first, second, _rho),
-                measure=f"rho ({next(iter(first[0][1]['rho']))}), {pair}",
+                measure=f"rho ({main_perturbation(first[0][1])}), {pair}",
             )
         )
         for convention in PRESETS:

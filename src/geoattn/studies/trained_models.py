@@ -22,6 +22,7 @@ __all__ = [
     "SMALL_IMAGES",
     "SMALL_TEXTS",
     "TEXTS",
+    "main_perturbation",
     "settings_of",
     "train_and_measure",
     "trial",
@@ -41,6 +42,7 @@ APPENDIX_E3 = {
     "images": ("elastic + perspective",),
     "texts": ("characters + words 0.2",),
 }
+_MAIN = tuple(names[0] for choice in (SECTION_5, APPENDIX_E3) for names in choice.values())
 _FGSM = {"images": 8 / 255, "texts": 0.05}
 _SMALL = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
 _CHANGES = {
@@ -73,6 +75,15 @@ def settings_of(size: str, data: str, model: str) -> dict[str, Any]:
     if data.startswith("digits"):
         return {**common, "changes": {**_CHANGES[model], **_OF_DIGITS}, "epochs": 10, "limit": 700}
     return {**common, "epochs": 6, "limit": 1000}
+
+
+def main_perturbation(result: dict[str, Any]) -> str:
+    """The perturbation whose rho a claim is about: by name, since a stored result has lost the order of its keys.
+
+    >>> main_perturbation({"rho": {"FGSM": 0.5, "word swap 0.4": 0.1}})
+    'word swap 0.4'
+    """
+    return next(name for name in _MAIN if name in result["rho"])
 
 
 def trial(config: dict[str, Any]) -> dict[str, Any]:
