@@ -148,7 +148,7 @@ def _effects(found: list[Evidence]) -> Iterator[str]:
     """A few effects: one per study, claim and data, under the first preset that was used."""
     told: dict[tuple[Any, ...], Evidence] = {}
     rank = {name: number for number, name in enumerate(_PRESETS)}
-    for e in sorted(found, key=lambda e: rank.get(e.finding.get("convention"), -1)):
+    for e in sorted(found, key=lambda e: rank.get(str(e.finding.get("convention")), -1)):
         if _TRIMMED not in e.finding.get("measure", ""):
             told.setdefault((e.study, e.finding["claim"], e.finding["data"]), e)
     for e in list(told.values())[:_LINES]:
