@@ -6,7 +6,7 @@ import json
 import math
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,9 +14,6 @@ from geoattn.cli.interrupt import prompt_interrupt
 from geoattn.cli.printable import printable
 from geoattn.cli.progress import LateProgress
 from geoattn.errors import GeoattnError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["smoothness"]
 
@@ -105,7 +102,7 @@ def smoothness(
     _print(found, summary, title, seconds, by_head, out)
 
 
-def _as_json(found: Any, summary: pd.DataFrame, model: str, data: str, seconds: float) -> dict[str, Any]:
+def _as_json(found: Any, summary: Any, model: str, data: str, seconds: float) -> dict[str, Any]:
     import pandas as pd
 
     rows = []
@@ -119,7 +116,7 @@ def _as_json(found: Any, summary: pd.DataFrame, model: str, data: str, seconds: 
     }  # fmt: skip
 
 
-def _print(found: Any, summary: pd.DataFrame, title: str, seconds: float, by_head: bool, out: Path | None) -> None:
+def _print(found: Any, summary: Any, title: str, seconds: float, by_head: bool, out: Path | None) -> None:
     import pandas as pd
     from rich import box
     from rich.console import Console

@@ -51,7 +51,8 @@ class ModelSmoothness:
 
     def summary(self) -> pd.DataFrame:
         """Means over the samples by layer and head, with the worst status and the largest relative residual."""
-        t = self.table.assign(relative=self.table["residual"] / self.table["lower"].where(self.table["lower"] > 0, 1.0))
+        t: Any = self.table
+        t = t.assign(relative=t["residual"] / t["lower"].where(t["lower"] > 0, 1.0))
         groups = t.groupby(["layer", "name", "head"], dropna=False, sort=False)
         named = {
             "value": ("value", "mean"), "largest": ("value", "max"), "bound": ("bound", "mean"),
@@ -221,7 +222,7 @@ def _table(found: list[tuple[int, int, LayerSmoothness]]) -> pd.DataFrame:
         "sample", "layer", "name", "head", "n", "radius", "rms", "value", "lower", "residual", "status", "bound",
         "sharper", "ratio", "r2_gamma",
     ]  # fmt: skip
-    table = pd.DataFrame(rows, columns=pd.Index(names))
+    table: Any = pd.DataFrame(rows, columns=pd.Index(names))
     table["head"] = table["head"].astype("Int64")
     table["converged"] = table["status"] == Convergence.CONVERGED.name
     return table.sort_values(["sample", "layer", "head"], kind="stable", na_position="first").reset_index(drop=True)

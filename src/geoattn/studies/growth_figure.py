@@ -66,6 +66,7 @@ def _exponents(ax: Any, pairs: Any, models: dict[str, list[int]], exponents: Cal
 
 def _adversarial(ax: Any, pairs: Any) -> None:
     chosen = [(c, r) for c, r in pairs if c["kind"] == "adversarial"]
+    n = np.array([2])
     for k, (_, result) in enumerate(chosen):
         n = np.array([row["n"] for row in result["rows"]])
         for name, style, label in (("value", "o-", "adversarial, V = I"), ("upper", "^:", "discrete upper bound"),

@@ -83,18 +83,19 @@ def _adversarial(config: dict[str, Any]) -> dict[str, Any]:
     h = config["head"]  # in the coordinates that it reads
     A = (small.key[h].T @ small.query[h]).numpy()
     V = small.value[h] if small.output is None else small.output[h] @ small.value[h]
-    rows = []
+    rows, size = [], 0.0
     for n in config["lengths"]:
         tokens = adversarial_tokens(A, n, radius, configuration="opposite")
         plain = local_lipschitz(tokens, A, causal=p.causal, tolerance=1e-4)
         own = local_lipschitz(tokens, A, V, causal=p.causal, tolerance=1e-4)
         bounds = lipschitz_bounds(A, None, n, radius, causal=p.causal)
+        size = float(bounds.r2_gamma[0])
         rows.append({
             "n": n, "value": plain.value, "own": own.value, "lower": bounds["discrete lower"].value,
             "upper": bounds["discrete upper"].value, "sharper": bounds["discrete upper, sharper"].value,
         })  # fmt: skip
     norm = float(torch.linalg.matrix_norm(V, 2))
-    return {"rows": rows, "radius": radius, "r2_gamma": float(bounds.r2_gamma[0]), "norm_of_values": norm}
+    return {"rows": rows, "radius": radius, "r2_gamma": size, "norm_of_values": norm}
 
 
 def _theory(config: dict[str, Any]) -> dict[str, Any]:

@@ -84,10 +84,11 @@ def _heads(pairs: Pairs) -> dict[tuple[str, str], Any]:
     found: dict[tuple[str, str], list[Any]] = {}
     for config, result in pairs:
         found.setdefault((config["model"], config["data"]), []).extend(result["rows"])
-    return {
-        key: pd.DataFrame(rows).astype(float).groupby(["layer", "head"]).mean().reset_index()
-        for key, rows in found.items()
-    }
+    tables: dict[tuple[str, str], Any] = {}
+    for key, rows in found.items():
+        frame: Any = pd.DataFrame(rows).astype(float)
+        tables[key] = frame.groupby(["layer", "head"]).mean().reset_index()
+    return tables
 
 
 def _links(pairs: Pairs) -> list[dict[str, Any]]:
@@ -144,6 +145,7 @@ def _figure(pairs: Pairs) -> Any:
     figure = Figure(figsize=(3.0 * len(CONVENTIONS), 2.8 * len(tables)), layout="constrained")
     grid = figure.subplots(len(tables), len(CONVENTIONS), squeeze=False)
     for axes, ((model, _), table) in zip(grid, tables.items(), strict=True):
+        points: Any = None
         for ax, name in zip(axes, CONVENTIONS, strict=True):
             points = ax.scatter(table[name], table["constant"], c=table["layer"], s=14, cmap="viridis")
             link = links.get((model, name))
