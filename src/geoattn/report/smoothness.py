@@ -98,7 +98,8 @@ def _points(profile: Profile, convention: str) -> tuple[list[tuple[int, int]], n
     curvature = by_head(profile, "mean", convention)
     constant = by_head(profile, "local_constant", "", "smoothness")
     places = [p for p in curvature if p in constant and np.isfinite([curvature[p].value, constant[p].value]).all()]
-    return places, *(np.array([found[p].value for p in places]) for found in (curvature, constant))
+    x, y = (np.array([found[p].value for p in places]) for found in (curvature, constant))
+    return places, x, y
 
 
 def _answers(models: Models, profiles: list[Profile], names: list[str]) -> list[str]:

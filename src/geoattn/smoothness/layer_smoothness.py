@@ -120,9 +120,10 @@ def layer_smoothness(
         whole_upper, whole_triangle = join(upper), join(triangle)
     settings = {**options, "geoattn": __version__, "torch": torch.__version__, "dtype": "float64"}
     rms = (norms.square().sum(1) / real.sum(1)).sqrt().numpy()
+    value, lower, residual, status = each
     return LayerSmoothness(
-        p.name, counts, radius, rms, *each, moves, upper, triangle, gamma, *layer, whole_moves, whole_upper,
-        whole_triangle, p.output is not None, p.turned, settings,
+        p.name, counts, radius, rms, value, lower, residual, status, moves, upper, triangle, gamma, layer[0], layer[1],
+        layer[2], layer[3], whole_moves, whole_upper, whole_triangle, p.output is not None, p.turned, settings,
     )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ def trial(config: dict[str, Any]) -> dict[str, Any]:
 
     model, batches = _inputs(config)
     made = profile(model, batches, convention=CONVENTIONS, lenses=["weights"], examples=0, resamplings=2, threads=1)
-    smooth = model_smoothness(model, batches, whole=False, tolerance=1e-3).summary()
+    smooth: Any = model_smoothness(model, batches, whole=False, tolerance=1e-3).summary()
     constants = {(row.layer, row.head): float(row.value) for row in smooth.itertuples()}
     t = made.table
     heads = t[t["head"].notna() & t["layer"].notna()]
