@@ -69,7 +69,8 @@ class Cluster:
 
     def used(self) -> set[str]:
         """The nodes on which trials ran."""
-        return {line for line in self.log.read_text().splitlines() if line.startswith("node")}
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        return {line for line in lines if line.startswith("node")}
 
     def close(self) -> None:
         for node, _ in self._nodes:
@@ -117,6 +118,8 @@ def test_two_nodes_one_of_them_killed_and_the_smoke_study(cluster: Cluster, tmp_
     wait_for(tmp_path / "ray", configs, 15, running)
     while len(cluster.used()) < 2 and running.poll() is None:
         time.sleep(0.05)
+    if running.poll() is not None:
+        finish(running)  # says what went wrong
     assert store(tmp_path / "ray").status(configs).done < 40
     cluster.kill(1)
     finish(running)

@@ -104,7 +104,7 @@ class Store:
         path = self.folder / "trials.json"
         if self._planned() == wanted:
             return
-        if not path.exists() and self._holds_other_things():
+        if self._holds_other_things() and not path.exists():  # in this order: another driver may be writing it now
             raise GeoattnError(f"{self.folder} is not empty and holds no study; choose another folder.")
         with self._claims.hold("plan"):
             before = self._planned()
@@ -136,7 +136,8 @@ class Store:
             return False
         if not self.folder.is_dir():
             raise GeoattnError(f"{self.folder} must be a folder; it is a file.")
-        return any(entry.name not in ("claims", "damaged") for entry in self.folder.iterdir())
+        names = (entry.name for entry in self.folder.iterdir())
+        return any(name not in ("claims", "damaged") and not name.startswith(".trials.json.") for name in names)
 
     def _put_away(self, version: int) -> None:
         """Plan, table and figure of another version go to a folder of their own."""
