@@ -113,7 +113,7 @@ def figure(pairs: Pairs) -> Any:
         ax.set_ylim(0, 1)
         ax.set_title(f"{title_of(first)}, then\n{title_of(second)}", fontsize=8)
         ax.tick_params(labelsize=7)
-        ax.legend(fontsize=6, frameon=False, loc="lower right")
+        ax.legend(fontsize=6, frameon=False, loc="upper right")
     for ax in axes[len(cells) :]:
         ax.set_axis_off()
     for ax in axes[: len(cells)]:
