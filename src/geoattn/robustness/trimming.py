@@ -38,7 +38,7 @@ class Trimmed:
         return self.zero_share + self.outlier_share
 
 
-def trim(values: Any, *, reach: float = 1.5) -> Trimmed:
+def trim(values: Any, *, reach: Any = 1.5) -> Trimmed:
     r"""Leave out zeros, then what lies beyond Tukey's fences.
 
     .. math:: q_1 - r (q_3 - q_1) \le \kappa \le q_3 + r (q_3 - q_1)
