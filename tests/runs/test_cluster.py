@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import secrets
 import shutil
 import signal
 import subprocess
@@ -43,6 +44,8 @@ class Cluster:
         self.environment = {
             **os.environ, "PYTHONPATH": str(ROOT), "GEOATTN_TEST_LOG": str(self.log), "RAY_USAGE_STATS_ENABLED": "0",
             "OMP_NUM_THREADS": "1",
+            # a token of this cluster's own: what the machine is set to, and its token, do not matter
+            "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32),
         }  # fmt: skip
         self._nodes: list[tuple[subprocess.Popen[str], int]] = []
         self.address = self.add()
