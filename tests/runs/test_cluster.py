@@ -54,6 +54,7 @@ class Cluster:
         node = subprocess.Popen(
             [sys.executable, str(ROOT / "tests/runs/ray_node.py"), str(self.folder), *address],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=self.environment,
+            start_new_session=True,  # a signal to the group of the tests must not end it before it has cleaned up
         )  # fmt: skip
         self._nodes.append((node, 0))
         assert node.stdout is not None
