@@ -91,7 +91,7 @@ def test_nothing_is_fetched_and_no_other_script_may_run(one):
 
 def test_a_lens_that_was_not_run_is_not_mentioned(one, digits):
     text = Reader(one).text.lower()
-    for lens in ("spectrum", "lipschitz", "smoothness", "dynamics", "forgetting"):
+    for lens in ("lipschitz", "smoothness", "dynamics", "forgetting"):
         assert lens not in text
     assert "The two models" not in one  # nor a comparison with nothing
     assert "Layers and heads</h3>" not in one  # one head in each layer
