@@ -93,7 +93,7 @@ def _figure(pairs: Pairs) -> Any:
             bounds = np.array([interval(column)[1:] for column in curves.T])
             if np.isfinite(bounds).all():
                 ax.fill_between(epochs, *bounds.T, color=COLOURS[direction], alpha=0.2, lw=0)
-        ax.set_title(f"{data}, {len(curves)} seeds", fontsize=10)
+        ax.set_title(f"{data}, {len(_curves(pairs, data, DIRECTIONS[0]))} seeds", fontsize=10)
         ax.set_xlabel("epoch")
         ax.xaxis.get_major_locator().set_params(integer=True)
     axes[0].set_ylabel("training loss")

@@ -146,7 +146,9 @@ def _take_over(study: Study, store: Store, configs: list[dict[str, Any]], folder
     except (OSError, ValueError, KeyError):
         raise GeoattnError(f"{folder} holds no study to take results from.") from None
     if (other.trial, version) != (study.trial, study.version):
-        raise GeoattnError(f"{folder} holds {other.name} version {version}, whose trials are not those of {study.name}.")
+        raise GeoattnError(
+            f"{folder} holds {other.name} version {version}, whose trials are not those of {study.name}."
+        )
     source = Store(folder, other.name, version)
     for config in configs:
         result = source.read(config)
@@ -176,4 +178,3 @@ def judge(claim: str, data: str, differences: Any, *, convention: str | None = N
     mean, low, high = interval(values)
     verdict = "replicated" if low > 0 else "contradicted" if high < 0 else "not replicated"
     return Finding(claim, data, mean, low, high, len(values), verdict, convention, measure)
-
