@@ -117,9 +117,9 @@ def wait_for(folder: Path, configs: list[dict[str, Any]], least: int, process: s
 
 @pytest.mark.timeout(600)
 def test_two_nodes_one_of_them_killed_and_the_smoke_study(cluster: Cluster, tmp_path: Path) -> None:
-    configs = [{"x": x, "seconds": 0.2} for x in range(40)]
+    configs = [{"x": x, "seconds": 0.8} for x in range(40)]
     running = drive(cluster, tmp_path / "ray", configs)
-    wait_for(tmp_path / "ray", configs, 15, running)
+    wait_for(tmp_path / "ray", configs, 5, running)
     while len(cluster.used()) < 2 and running.poll() is None:
         time.sleep(0.05)
     if running.poll() is not None:

@@ -31,11 +31,11 @@ def animate(
     A token keeps its colour. About 0.1 s and 10 kB a frame. Of the kept times at most ``frames`` are shown, equally
     spaced. All or nothing is written.
 
-    >>> import tempfile, geoattn as ga
+    >>> import pathlib, tempfile, geoattn as ga
     >>> run = ga.simulate(ga.uniform_tokens(5, 3), until=2.0, save=3)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     animate(run, f"{folder}/film.gif")
-    ...     open(f"{folder}/film.gif", "rb").read(6)
+    ...     pathlib.Path(folder, "film.gif").read_bytes()[:6]
     b'GIF89a'
     """
     target = check_film(path)
