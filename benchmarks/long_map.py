@@ -1,6 +1,6 @@
 """One map of 4,096 tokens, 10,000 sampled edges: time, memory and certificate.
 
-python -m benchmarks long_map      # most of an hour
+python -m benchmarks long_map      # some minutes
 """
 
 from __future__ import annotations
