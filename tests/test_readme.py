@@ -26,8 +26,6 @@ def test_the_python_example_runs():
 
 @pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#]+?)\)", README))))
 def test_links_lead_somewhere(link):
-    if link == "benchmarks/README.md" and not (ROOT / link).exists():
-        pytest.skip("written by the benchmarks")
     assert link.startswith("https://") or (ROOT / link).is_file()
 
 
