@@ -1,10 +1,11 @@
 """Cost of capture: time of a training step of L-ViT with and without it, memory of a record at n = 4,096.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.capture       # prints JSON
+    python -m benchmarks.capture       # prints JSON
 
-Steps with and without capture take turns in one process. CPU time is taken, as other work on the machine
-stretches the time on the wall. Noise only adds time, so the lower quartiles are compared; the best steps and the
-median of the differences between neighbours are given beside it.
+A loop that trains is measured as it runs: blocks of steps, each after a first one that is not counted, with and without
+capture in turns, in one process. Time on the wall, of all threads that PyTorch has. A step of this size varies by a
+third from moment to moment (fresh pages, other work on the machine), which only adds time: best step, lower quartile
+and median of all steps are given.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ def build(fused: bool) -> LViT:
     return model
 
 
-def steps(fused: bool) -> dict[str, Callable[[], float]]:
-    """Functions that make a training step and give its seconds.
+def blocks(fused: bool, steps: int = 10) -> dict[str, Callable[[], list[float]]]:
+    """Functions that make a block of training steps and give the milliseconds of each.
 
-    plain; open: in a capture that stays open, its record read and cleared between forward and backward, as a
-    regulariser does; held: cleared after the step, so that queries and keys outlive the backward pass, which must
-    then take fresh memory; entered: in a capture entered for this step.
+    plain; open: in a capture that stays open, its record cleared between forward and backward, as a regulariser
+    does; held: cleared after the step, so that queries and keys outlive the backward pass; entered: in a capture
+    entered for each step.
     """
     model = build(fused)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4)
@@ -62,71 +63,67 @@ def steps(fused: bool) -> dict[str, Callable[[], float]]:
         loss.backward()
         optimiser.step()
 
-    def plain() -> float:
-        step()
-        return _seconds(step)
+    def times(work: Callable[[], object]) -> list[float]:
+        work()  # in a capture with its self-check
+        seconds = []
+        for _ in range(steps):
+            start = time.perf_counter()
+            work()
+            seconds.append(1000 * (time.perf_counter() - start))
+        return seconds
 
-    def opened() -> float:
+    def plain() -> list[float]:
+        return times(step)
+
+    def opened() -> list[float]:
         with capture(model) as record:
-            step(record.clear)  # with the self-check of the first call
-            return _seconds(lambda: step(record.clear))
+            return times(lambda: step(record.clear))
 
-    def held() -> float:
+    def held() -> list[float]:
         with capture(model) as record:
-            step(record.clear)
+            return times(lambda: (step(), record.clear()))
 
-            def step_and_clear() -> None:
-                step()
-                record.clear()
-
-            return _seconds(step_and_clear)
-
-    def entered() -> float:
+    def entered() -> list[float]:
         def enter_and_step() -> None:
             with capture(model):
                 step()
 
-        step()
-        return _seconds(enter_and_step)
+        return times(enter_and_step)
 
     return {"plain": plain, "open": opened, "held": held, "entered": entered}
 
 
 def time_step(fused: bool, rounds: int) -> dict[str, Any]:
-    """Milliseconds of a training step, and what capture adds."""
-    kinds = steps(fused)
+    """Milliseconds of a training step, and what capture adds, in percent."""
+    kinds = blocks(fused)
     names = list(kinds)
     times: dict[str, list[float]] = {name: [] for name in names}
-    for i in range(rounds + 3):
+    for i in range(rounds):
         for name in names[i % 4 :] + names[: i % 4]:  # in changing order
-            seconds = kinds[name]()
-            if i >= 3:
-                times[name].append(1000 * seconds)
-    pairs = statistics.median(b - a for a, b in zip(times["plain"], times["open"], strict=True))
+            times[name] += kinds[name]()
+    figures = {"best": min, "quartile": quartile, "median": statistics.median}
     return {
-        "best_ms": {name: round(min(values), 2) for name, values in times.items()},
-        "quartile_ms": {name: round(quartile(values), 2) for name, values in times.items()},
-        "overhead_percent": round(100 * (quartile(times["open"]) / quartile(times["plain"]) - 1), 2),
-        "overhead_percent_of_best": round(100 * (min(times["open"]) / min(times["plain"]) - 1), 2),
-        "overhead_percent_by_pairs": round(100 * pairs / statistics.median(times["plain"]), 2),
+        "steps_of_each": len(times["plain"]),
+        **{f"{what}_ms": {name: round(of(times[name]), 2) for name in names} for what, of in figures.items()},
+        "overhead_percent": {what: round(_overhead(times, of), 2) for what, of in figures.items()},
     }
 
 
-def overhead(fused: bool, enough: float, most: int = 120) -> float:
-    """Percent that an open capture adds to a step, over as many pairs as it takes to be below ``enough``.
+def overhead(fused: bool, enough: float, most: int = 40) -> float:
+    """Percent that an open capture adds to the lower quartile of steps, over as many blocks as it takes to be below
+    ``enough``.
 
-    All that is measured counts, up to ``most`` pairs: on a busy machine more are needed.
+    All that is measured counts, up to ``most`` blocks: on a busy machine more are needed.
     """
-    kinds = steps(fused)
-    kinds["open"]()
-    plain: list[float] = []
-    opened: list[float] = []
+    kinds = blocks(fused)
+    times: dict[str, list[float]] = {"plain": [], "open": []}
     percent = float("inf")
-    while percent > enough and len(plain) < most:
-        for i in range(8):
-            for name in ("plain", "open") if i % 2 else ("open", "plain"):
-                (plain if name == "plain" else opened).append(kinds[name]())
-        percent = 100 * (quartile(opened) / quartile(plain) - 1)
+    for i in range(most):
+        for name in ("plain", "open") if i % 2 else ("open", "plain"):
+            times[name] += kinds[name]()
+        percent = _overhead(times, quartile)
+        if i >= 3 and percent < enough:
+            break
     return percent
 
 
@@ -135,10 +132,8 @@ def quartile(values: list[float]) -> float:
     return statistics.quantiles(values, n=4)[0]
 
 
-def _seconds(step: Callable[[], None]) -> float:
-    start = time.process_time()
-    step()
-    return time.process_time() - start
+def _overhead(times: dict[str, list[float]], figure: Callable[[list[float]], float]) -> float:
+    return 100 * (figure(times["open"]) / figure(times["plain"]) - 1)
 
 
 def memory(n: int = 4096, heads: int = 12, width: int = 768) -> dict[str, Any]:
@@ -152,20 +147,23 @@ def memory(n: int = 4096, heads: int = 12, width: int = 768) -> dict[str, Any]:
     return {"record_bytes": record.nbytes, "map_bytes": maps, "percent": percent}
 
 
-def run(rounds: int = 80) -> dict[str, Any]:
-    """The figures."""
+def run(rounds: int = 12) -> dict[str, Any]:
+    """The figures, on one thread and on all."""
+    threads = torch.get_num_threads()
+    steps: dict[str, Any] = {}
+    for count in sorted({1, threads}):
+        torch.set_num_threads(count)
+        for fused in (True, False):
+            row = steps[f"{'fused' if fused else 'softmax'}, threads {count}"] = time_step(fused, rounds)
+            print(f"{'fused' if fused else 'softmax':8} {count} thread(s): {row['overhead_percent']} %", flush=True)
     return {
         "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
-        "training_step_of_lvit_batch_64": {
-            "fused": time_step(True, rounds),
-            "softmax": time_step(False, rounds),
-        },
+        "training_step_of_lvit_batch_64": steps,
         "memory_of_12_heads_at_4096": memory(),
     }
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Cost of capture.")
-    parser.add_argument("--rounds", type=int, default=80)
+    parser.add_argument("--rounds", type=int, default=12)
     print(json.dumps(run(**vars(parser.parse_args())), indent=1))

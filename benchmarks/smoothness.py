@@ -1,10 +1,11 @@
 """Cost of a local Lipschitz constant: against one forward pass of fused attention, and against the dense Jacobian.
 
     python -m benchmarks smoothness          # everything, to benchmarks/results/smoothness.json
-    python -m benchmarks.smoothness CASE     # one long case in a process of its own, prints JSON
+    python -m benchmarks.smoothness CASE TOKENS THREADS     # one long case in a process of its own, prints JSON
 
-Times are CPU seconds of one thread, for both, as other work on the machine stretches the time on the wall; those of the
-forward pass are the best of several, before and after ours. Memory is the peak of a fresh process with PyTorch. The
+Times are CPU seconds of one thread, for both, as other work on the machine stretches the time on the wall; the first
+case is measured on two threads too, there on the wall, for both. Those of the forward pass are the best of several,
+before and after ours. Memory is the peak of a fresh process with PyTorch. The
 first case is measured at 16,384 tokens, the others, which differ in how fast the search converges, at 4,096.
 """
 
@@ -37,9 +38,11 @@ CASES = {
 
 
 def seconds(work: Callable[[], object]) -> float:
-    start = time.process_time()
+    """CPU seconds on one thread, seconds on the wall on several."""
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    start = clock()
     work()
-    return time.process_time() - start
+    return clock() - start
 
 
 def tokens_and_matrices(name: str, n: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
@@ -63,10 +66,11 @@ def long(name: str, n: int = TOKENS, repeats: int = 4) -> dict:
         )
 
     options = {"causal": True, "search": "float32", "tolerance": 1e-3}
-    single, double, wall = forward(torch.float32), forward(torch.float64), time.perf_counter()
-    start = time.process_time()
-    found = local_lipschitz(x, a, v, **options)
-    ours, wall = time.process_time() - start, time.perf_counter() - wall
+    single, double = forward(torch.float32), forward(torch.float64)
+    found = []
+    wall = time.perf_counter()
+    ours = seconds(lambda: found.append(local_lipschitz(x, a, v, **options)))
+    wall, found = time.perf_counter() - wall, found[0]
     single, double = min(single, forward(torch.float32)), min(double, forward(torch.float64))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # Linux counts in KiB
     return {
@@ -92,14 +96,13 @@ def against_dense(n: int = 256, d: int = 16, rounds: int = 3) -> dict:
 
     local_lipschitz(x[:8], a)
     ours = min(seconds(lambda: local_lipschitz(x, a)) for _ in range(rounds))
-    start = time.process_time()
-    reference = dense()
-    theirs = time.process_time() - start
+    reference = []
+    theirs = seconds(lambda: reference.append(dense()))
     ours = min(ours, *(seconds(lambda: local_lipschitz(x, a)) for _ in range(rounds)))
     value = local_lipschitz(x, a).value
     return {
         "n": n, "d": d, "seconds": ours, "dense_seconds": theirs, "ratio": theirs / ours,
-        "relative_difference": abs(value - reference) / reference, "threads": torch.get_num_threads(),
+        "relative_difference": abs(value - reference[0]) / reference[0], "threads": torch.get_num_threads(),
     }  # fmt: skip
 
 
@@ -107,12 +110,13 @@ def run() -> dict:
     """Each long case in a fresh process, so that its peak memory is its own."""
     rows = []
     torch.set_num_threads(1)
-    for k, name in enumerate(CASES):
-        command = [sys.executable, "-m", "benchmarks.smoothness", name, str(FEWER if k else TOKENS)]
+    first, *others = CASES
+    for name, n, threads in [(first, TOKENS, 1), (first, TOKENS, 2), *((name, FEWER, 1) for name in others)]:
+        command = [sys.executable, "-m", "benchmarks.smoothness", name, str(n), str(threads)]
         rows.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
         row = rows[-1]
         print(
-            f"{name:24} {row['n']:6} {row['seconds']:7.1f} s = {row['ratio']:5.0f} x SDPA, {row['iterations']} steps,"
+            f"{name:24} {row['n']:6} {row['seconds']:7.1f} s = {row['ratio']:5.0f} x SDPA on {threads} thread(s), {row['iterations']} steps,"
             f" residual {row['relative_residual']:.1e}, peak {row['peak_gib']:.2f} GiB",
             flush=True,
         )
@@ -124,5 +128,5 @@ def run() -> dict:
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    print(json.dumps(long(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else TOKENS)))
+    torch.set_num_threads(int(sys.argv[3]))
+    print(json.dumps(long(sys.argv[1], int(sys.argv[2]))))

@@ -26,7 +26,7 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All of them, each trial done once."""
     folder = tmp_path_factory.mktemp("studies")
     for name in NAMES:
-        reuse = folder / SOURCES[name] if name in SOURCES else None
+        reuse = [folder / SOURCES[name]] if name in SOURCES else []
         run_study(find_study(name), "smoke", folder / name, reuse=reuse)
     return folder
 

@@ -65,7 +65,7 @@ def test_figures_take_over_the_trials_of_the_table(store: Path, tmp_path: Path, 
         study = dataclasses.replace(study, sizes=STUDY.sizes)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("geoattn.studies.adjusted_training.trial", never)
-        found = run_study(study, "smoke", tmp_path / name, reuse=store)
+        found = run_study(study, "smoke", tmp_path / name, reuse=[store])
     assert len(found) == findings
     assert (tmp_path / name / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
     assert len(pd.read_csv(tmp_path / name / f"{name}.csv")) == (12 if name == "fig4" else 6)
@@ -73,9 +73,9 @@ def test_figures_take_over_the_trials_of_the_table(store: Path, tmp_path: Path, 
 
 def test_only_the_same_trials_are_taken_over(store: Path, tmp_path: Path) -> None:
     with pytest.raises(GeoattnError, match="holds no study to take results from"):
-        run_study(STUDY, "smoke", tmp_path / "a", reuse=tmp_path)
+        run_study(STUDY, "smoke", tmp_path / "a", reuse=[tmp_path])
     with pytest.raises(GeoattnError, match="whose trials are not those of curvature-training"):
-        run_study(find_study("curvature-training"), "smoke", tmp_path / "b", reuse=store)
+        run_study(find_study("curvature-training"), "smoke", tmp_path / "b", reuse=[store])
 
 
 def test_sizes() -> None:

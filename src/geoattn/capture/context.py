@@ -45,8 +45,8 @@ class Context(NamedTuple):
 @no_type_check
 def describe(frames: list[Frame], n: int, m: int, with_inputs: bool) -> Context:
     """What the frames say of a call with n queries and m keys. O(modules around it)."""
-    frame = frames[-1]
-    if not with_inputs and n == m and frame.simple:  # the way of nearly all vision models, kept short
+    frame, simple = frames[-1], _only_tokens(frames)
+    if not with_inputs and n == m and simple:  # the way of nearly all vision models, kept short
         tokens = frame.args[0]
         length = tokens.shape[1 if frame.batch_first else 0] if tokens.ndim == 3 else None
         batch = tokens.shape[0 if frame.batch_first else 1] if length == n else None
@@ -70,8 +70,19 @@ def describe(frames: list[Frame], n: int, m: int, with_inputs: bool) -> Context:
     if not with_inputs:
         tokens = source = None
     return Context(
-        frame.name, kind, frame.heads, batch, appended, key_mask, query_mask, tokens, source, length, frame.simple
+        frame.name, kind, frame.heads, batch, appended, key_mask, query_mask, tokens, source, length, simple
     )  # fmt: skip
+
+
+@no_type_check
+def _only_tokens(frames: list[Frame]) -> bool:
+    """True when each module was given one tensor of numbers and nothing else: no masks, no other sequence."""
+    for frame in frames:
+        if len(frame.args) != 1 or len(frame.kwargs) > 0 or not isinstance(frame.args[0], Tensor):
+            return False
+        if not frame.args[0].is_floating_point():
+            return False
+    return True
 
 
 @no_type_check

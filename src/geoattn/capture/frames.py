@@ -9,7 +9,7 @@ from threading import get_ident
 from typing import Any, NamedTuple, no_type_check
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.overrides import (
     TorchFunctionMode,
     _get_current_function_mode,
@@ -33,8 +33,7 @@ class Frame(NamedTuple):
     """One running module: its name, and the arguments of its forward.
 
     ``spots`` are (name, position) of the positional parameters, ``heads`` is what it calls its number of heads,
-    ``chosen`` says whether its attention is wanted, ``on`` whether the mode is on in its own code. ``simple``: it
-    and all modules around it were given one tensor of numbers each: no masks, no other sequence.
+    ``chosen`` says whether its attention is wanted, ``on`` whether the mode is on in its own code.
     """
 
     name: str
@@ -45,7 +44,6 @@ class Frame(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     on: bool
-    simple: bool
 
 
 class ModuleStack:
@@ -131,10 +129,7 @@ class ModuleStack:
                     _pop_mode()
                 else:
                     on = True  # another mode lies above
-            simple = len(args) == 1 and len(kwargs) == 0 and isinstance(args[0], Tensor)
-            if simple:
-                simple = args[0].is_floating_point() and (len(frames) == 0 or frames[-1].simple)
-            frames.append(Frame(name, spots, heads, batch_first, chosen, args, kwargs, on, simple))
+            frames.append(Frame(name, spots, heads, batch_first, chosen, args, kwargs, on))
 
         @plain_python
         def leave(_module, _args, _output):

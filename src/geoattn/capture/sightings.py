@@ -123,7 +123,6 @@ class Sightings:
             diagonal = 0 if mask.variant == CausalVariant.UPPER_LEFT else m - n
             mask = None
         context = describe(self.frames, n, m, self.with_inputs)
-        device = query.device.type
         sighting = Sighting(
             context,
             query=_own(query),
@@ -134,7 +133,7 @@ class Sightings:
             scale=kwargs.get("scale"),
             grouped=bool(kwargs.get("enable_gqa", False)),
             merge=self._merge(query.ndim, (query, key, value), context),
-            cast=torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None,
+            cast=_autocast_dtype(query),
             dropout=dropout > 0,
             probe=self._probe(context.name, value, out),
         )
@@ -253,6 +252,15 @@ class Sightings:
         if self.last.content is not None:
             self.deliver()
         self._receive(sighting)
+
+
+@no_type_check
+def _autocast_dtype(x: Any) -> Any:
+    """The dtype that autocast gives to operands on the device of x, None where it is off."""
+    if not torch.compiler.is_compiling() and not torch._C._is_any_autocast_enabled():  # one quick look
+        return None
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
 
 
 @no_type_check

@@ -56,8 +56,11 @@ def study(
     ] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Try the failed trials again.")] = False,
     reuse: Annotated[
-        Path | None,
-        typer.Option(help="Folder of another study with the same trials (table1 for fig4), to take results from."),
+        list[Path] | None,
+        typer.Option(
+            help="Folder of another study with the same trials (table1 for fig4), to take results from; may be given"
+            " several times."
+        ),
     ] = None,
     redo: Annotated[int, typer.Option(help="verify: do so many trials once more and compare the results.")] = 0,
     results: Annotated[
@@ -95,7 +98,7 @@ def study(
         bar = LateProgress(len(configs), printable(name), unit="trials", period=_DAY)
         with _notes(), bar:
             findings = run_study(
-                chosen, size, out, backend=backend, workers=workers, address=address, retry=retry, reuse=reuse,
+                chosen, size, out, backend=backend, workers=workers, address=address, retry=retry, reuse=reuse or (),
                 progress=lambda s: bar.update(s.finished),
             )  # fmt: skip
         from geoattn.studies.output import as_plain

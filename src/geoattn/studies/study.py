@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -118,19 +118,20 @@ def run_study(
     address: str | None = None,
     retry: bool = False,
     progress: Callable[[Status], object] | None = None,
-    reuse: str | os.PathLike[str] | None = None,
+    reuse: Sequence[str | os.PathLike[str]] = (),
 ) -> list[Finding]:
     """Do all trials, then write NAME.csv, NAME.png and NAME.json (findings) beside them.
 
     ``out`` is the store: run it again to go on. The table has no times and no paths: the same trials, the same bytes.
     ``backend``, ``workers``, ``address`` and ``retry`` are those of `run_trials`.
-    ``reuse`` is the store of another study with the same trial function: what it has done is not done again.
+    ``reuse`` are stores of other studies with the same trial function: what they have done is not done again.
     """
     configs = study.configs(size)
     store = Store(out, study.name, study.version)
-    if reuse is not None:
+    if reuse:
         store.plan(size, configs)
-        _take_over(study, store, configs, Path(reuse))
+    for folder in reuse:
+        _take_over(study, store, configs, Path(folder))
     results = run_trials(
         store, size, configs, study.trial, backend=backend, workers=workers, address=address, retry=retry,
         progress=progress,

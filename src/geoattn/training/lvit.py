@@ -118,7 +118,7 @@ class Attention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(b, n, dim) -> (b, n, dim)."""
         b, n, _ = x.shape
-        q, k, v = self.to_qkv(self.norm(x)).reshape(b, n, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        q, k, v = self.to_qkv(self.norm(x)).reshape(b, n, 3, self.heads, -1).permute(2, 0, 3, 1, 4).unbind()
         out = functional.scaled_dot_product_attention(q, k, v, dropout_p=self.dropout if self.training else 0.0)
         return self.to_out(out.transpose(1, 2).reshape(b, n, -1))
 
