@@ -1,7 +1,7 @@
 """Cost of a local Lipschitz constant: against one forward pass of fused attention, and against the dense Jacobian.
 
     python -m benchmarks smoothness          # everything, to benchmarks/results/smoothness.json
-    python -m benchmarks.smoothness CASE TOKENS THREADS     # one long case in a process of its own, prints JSON
+    python -m benchmarks.smoothness CASE [TOKENS [THREADS]]     # one long case in a process of its own, prints JSON
 
 Times are CPU seconds of one thread, for both, as other work on the machine stretches the time on the wall; the first
 case is measured on two threads too, there on the wall, for both. Those of the forward pass are the best of several,
@@ -128,5 +128,6 @@ def run() -> dict:
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(int(sys.argv[3]))
-    print(json.dumps(long(sys.argv[1], int(sys.argv[2]))))
+    case, n, threads = [*sys.argv[1:], str(TOKENS), "1"][:3] if len(sys.argv) < 3 else [*sys.argv[1:], "1"][:3]
+    torch.set_num_threads(int(threads))
+    print(json.dumps(long(case, int(n))))

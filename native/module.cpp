@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/vector.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -9,6 +10,7 @@
 #include <thread>
 
 #include "job.hpp"
+#include "row_variance.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -20,6 +22,9 @@ namespace {
 template <class T, int ND> using Array = nb::ndarray<T, nb::ndim<ND>, nb::c_contig, nb::device::cpu>;
 using OptionalTrees = std::optional<Array<std::int32_t, 2>>;
 using OptionalPotentials = std::optional<Array<double, 2>>;
+using Operands = std::vector<nb::ndarray<const float, nb::ndim<4>, nb::device::cpu>>;
+using Made = std::vector<Array<float, 4>>;
+using OptionalSlope = std::optional<Array<float, 5>>;
 
 bool has_v3() {
 #if defined(GEOATTN_HAVE_V3)
@@ -92,10 +97,23 @@ void fill(Job& job, const Array<const double, 3>& lengths, const Array<const dou
     job.threads = threads;
 }
 
+geoattn::Maps maps_of(const Operands& queries, const Operands& keys, int threads) {
+    geoattn::Maps maps;
+    for (const auto& x : queries) maps.queries.push_back({x.data(), x.stride(0), x.stride(1), x.stride(2)});
+    for (const auto& x : keys) maps.keys.push_back({x.data(), x.stride(0), x.stride(1), x.stride(2)});
+    maps.batch = std::int64_t(queries[0].shape(0));
+    maps.heads = std::int64_t(queries[0].shape(1));
+    maps.n = int(queries[0].shape(2));
+    maps.m = int(keys[0].shape(2));
+    maps.d = int(queries[0].shape(3));
+    maps.threads = threads;
+    return maps;
+}
+
 }  // namespace
 
 NB_MODULE(_native, m) {
-    m.doc() = "Exact transport on the shortest-path metric of weighted graphs.";
+    m.doc() = "Exact transport on the shortest-path metric of weighted graphs; variances of short attention maps.";
     m.def("instruction_set", [] { return V3 ? "x86-64-v3" : "baseline"; });
 
     m.def(
@@ -151,4 +169,28 @@ NB_MODULE(_native, m) {
         },
         "distances"_a.noconvert(), nb::kw_only(), "directed"_a, "threads"_a,
         "Turn lengths (infinite: no edge) into shortest-path distances, in place.");
+
+    m.def(
+        "row_variances",
+        [](const Operands& queries, const Operands& keys, double scale, Array<float, 3> variance, OptionalSlope slope, int threads) {
+            const geoattn::Maps maps = maps_of(queries, keys, threads);
+            nb::gil_scoped_release release;
+            GEOATTN_CALL(row_variances)(maps, scale, variance.data(), slope ? slope->data() : nullptr);
+        },
+        "queries"_a.noconvert(), "keys"_a.noconvert(), "scale"_a, "variance"_a.noconvert(), "slope"_a.none(), nb::kw_only(), "threads"_a,
+        "Fill variance (layers, b, h) of softmax(scale q k^T), and its slopes; the last axis of queries and keys is dense.");
+
+    m.def(
+        "row_variance_gradients",
+        [](const Operands& queries, const Operands& keys, Array<const float, 5> slope, Array<const float, 3> upstream,
+           const Made& to_query, const Made& to_key, int threads) {
+            const geoattn::Maps maps = maps_of(queries, keys, threads);
+            geoattn::Gradients gradients{slope.data(), upstream.data(), {}, {}};
+            for (const auto& x : to_query) gradients.to_query.push_back(x.data());
+            for (const auto& x : to_key) gradients.to_key.push_back(x.data());
+            nb::gil_scoped_release release;
+            GEOATTN_CALL(row_variance_gradients)(maps, gradients);
+        },
+        "queries"_a.noconvert(), "keys"_a.noconvert(), "slope"_a.noconvert(), "upstream"_a.noconvert(), "to_query"_a.noconvert(),
+        "to_key"_a.noconvert(), nb::kw_only(), "threads"_a, "Fill the gradients of sum(upstream * variance).");
 }

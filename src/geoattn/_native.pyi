@@ -5,6 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Doubles = NDArray[np.float64]
+Floats = NDArray[np.float32]
 
 def instruction_set() -> str: ...
 def solve(
@@ -46,3 +47,22 @@ def pull_back(
     threads: int,
 ) -> None: ...
 def shortest_paths(distances: Doubles, *, directed: bool, threads: int) -> None: ...
+def row_variances(
+    queries: list[Floats],
+    keys: list[Floats],
+    scale: float,
+    variance: Floats,
+    slope: Floats | None,
+    *,
+    threads: int,
+) -> None: ...
+def row_variance_gradients(
+    queries: list[Floats],
+    keys: list[Floats],
+    slope: Floats,
+    upstream: Floats,
+    to_query: list[Floats],
+    to_key: list[Floats],
+    *,
+    threads: int,
+) -> None: ...

@@ -58,9 +58,12 @@ class Kept:
     @classmethod
     def of(cls, changed: frozenset[str], **parts: Any) -> "Kept":
         """The parts, with their versions."""
-        kept = cls(**parts, changed=changed)
-        own = () if changed & {"query", "key", "weights"} else kept._own_versions()
-        return replace(kept, versions=own, others={part: kept._version(part) for part in _OTHERS})
+        if changed & {"query", "key", "weights"}:
+            own = ()
+        else:
+            own = versions(*_own(parts.get("weights"), parts.get("query"), parts.get("key")))
+        others = {part: _version(parts.get(part)) for part in _OTHERS if parts.get(part) is not None}
+        return cls(**parts, changed=changed, versions=own, others=others)
 
     def build(self, sample: Index, head: Index, rows: Index, name: str) -> Float[Tensor, "b h n m"]:
         """The map of the chosen samples, heads and rows."""
@@ -111,9 +114,9 @@ class Kept:
     def require(self, name: str, *parts: str) -> None:
         """Raise if one of the parts is not any more what the model used."""
         changed = [part for part in parts if part in self.changed]
-        changed += [part for part in parts if part in self.others and self.others[part] != self._version(part)]
+        changed += [p for p in parts if p in self.others and self.others[p] != _version(getattr(self, p))]
         own = not changed and {"query", "key", "weights"} & {*parts}
-        if changed or (own and self.versions != self._own_versions()):
+        if changed or (own and self.versions != versions(*_own(self.weights, self.query, self.key))):
             what = f"the {changed[0].replace('_', ' ')}" if changed and changed[0] in _OTHERS else "the tensors"
             raise GeoattnError(
                 f"{what} of the attention call in {name!r} changed in place after it; take what you need during"
@@ -122,10 +125,10 @@ class Kept:
 
     def with_mask(self, change: Callable[[Mask], Mask]) -> "Kept":
         """The same with the mask written in another way, unless something changed it in place."""
-        if self.mask.entries is None or self.others["mask"] != self._version("mask"):
+        if self.mask.entries is None or self.others["mask"] != _version(self.mask):
             return self
-        kept = replace(self, mask=change(self.mask))
-        return replace(kept, others=self.others | {"mask": kept._version("mask")})
+        mask = change(self.mask)
+        return replace(self, mask=mask, others=self.others | {"mask": _version(mask)})
 
     @property
     def partner(self) -> None:
@@ -141,13 +144,14 @@ class Kept:
         """One of the tensors, for its dtype and device."""
         return self.query if self.weights is None else self.weights
 
-    def _own_versions(self) -> tuple[int | None, ...]:
-        return versions(self.query, self.key) if self.weights is None else versions(self.weights)
 
-    def _version(self, part: str) -> int | None:
-        value = getattr(self, part)
-        value = value.entries if isinstance(value, Mask) else value
-        return versions(value)[0] if isinstance(value, Tensor) else None
+def _own(weights: Any, query: Any, key: Any) -> tuple[Tensor, ...]:
+    return (query, key) if weights is None else (weights,)
+
+
+def _version(value: Any) -> int | None:
+    value = value.entries if isinstance(value, Mask) else value
+    return versions(value)[0] if isinstance(value, Tensor) else None
 
 
 def versions(*tensors: Tensor) -> tuple[int | None, ...]:

@@ -7,9 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from geoattn import _native
 from geoattn.errors import GeoattnError
 
 __all__ = ["narrow_dtype", "refuse_second_derivative", "short_variances", "wide_dtype"]
+
+_TOGETHER = 1 << 19  # numbers of queries and keys of short calls that go together: more leaves the cache, and is slower
 
 
 def short_variances(queries: list[Any], keys: list[Any], scale: float) -> Tensor:
@@ -17,11 +20,57 @@ def short_variances(queries: list[Any], keys: list[Any], scale: float) -> Tensor
 
     For short rows the work is small and its many small steps are what costs: so all layers take each of them together.
 
+    On a CPU float32 goes through a kernel of our own, one map at a time in cache, where the maps are no larger than q
+    and k; the rest takes the same steps in torch.
+
     Weights and their deviations are in float64, as both nearly uniform and nearly one-hot rows lose digits in float32
     (the latter in the gradient); the products that make the gradient are in the dtype of the inputs, float32 for 16-bit
-    ones. Keeps two tensors of the size of q and k.
+    ones. Keeps no more than q and k for the backward pass.
     """
-    return _Short.apply(scale, *queries, *keys)
+    if _kernel_fits(queries, keys):
+        return _Kernel.apply(scale, *queries, *keys)
+    room = max(1, _TOGETHER // (queries[0].numel() + keys[0].numel()))
+    starts = range(0, len(queries), room)
+    return torch.cat([_Short.apply(scale, *queries[i : i + room], *keys[i : i + room]) for i in starts])
+
+
+def _kernel_fits(queries: list[Any], keys: list[Any]) -> bool:
+    (n, d), m = queries[0].shape[-2:], keys[0].shape[-2]
+    if n * m > (n + m) * d or queries[0].device.type != "cpu":
+        return False
+    return all(type(x) is Tensor and x.dtype == torch.float32 and x.stride(-1) == 1 for x in (*queries, *keys))
+
+
+class _Kernel(torch.autograd.Function):
+    """Forward keeps the slope of each variance in the logits, backward multiplies it with keys and queries."""
+
+    @staticmethod
+    def forward(ctx: Any, scale: float, *inputs: Any):
+        layers = len(inputs) // 2
+        (b, h, n, _), m = inputs[0].shape, inputs[layers].shape[2]
+        variance = torch.empty(layers, b, h)
+        slope = torch.empty(layers, b, h, n, m) if any(ctx.needs_input_grad) else None
+        arrays = [x.detach().numpy() for x in inputs]
+        _native.row_variances(
+            arrays[:layers], arrays[layers:], scale, variance.numpy(), None if slope is None else slope.numpy(),
+            threads=torch.get_num_threads(),
+        )  # fmt: skip
+        if slope is not None:
+            ctx.save_for_backward(slope, *inputs)
+        return variance
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Any):
+        refuse_second_derivative()
+        slope, *inputs = ctx.saved_tensors
+        layers = len(slope)
+        made = [torch.empty(x.shape) for x in inputs]  # one by one: memory that the layers just gave back
+        arrays, outs = [x.detach().numpy() for x in inputs], [x.numpy() for x in made]
+        _native.row_variance_gradients(
+            arrays[:layers], arrays[layers:], slope.numpy(), upstream[0].contiguous().numpy(),
+            outs[:layers], outs[layers:], threads=torch.get_num_threads(),
+        )  # fmt: skip
+        return None, *made
 
 
 class _Short(torch.autograd.Function):

@@ -18,7 +18,6 @@ from geoattn.training.short_variance import narrow_dtype, refuse_second_derivati
 __all__ = ["attention_variance", "call_variance", "record_variances", "streamed_variance"]
 
 _BLOCK_BYTES = 8 << 20  # of one float64 block of rows; about five such blocks exist at once
-_TOGETHER = 1 << 19  # numbers of queries and keys of short calls that go together: more leaves the cache, and is slower
 _SHORT = 512  # longest row of the quick way; longer ones go block by block, all in float64
 
 
@@ -180,11 +179,8 @@ def record_variances(calls: list[Call]) -> list[Tensor]:
     found: dict[int, Tensor] = {}
     with torch._C.DisableTorchFunction():  # an open capture must not take this for attention of the model
         for about, members in groups.items():
-            room = max(1, _TOGETHER // (about[0].numel() + about[1].numel()))
-            for start in range(0, len(members), room):
-                part = members[start : start + room]
-                values = short_variances([operands[i][0] for i in part], [operands[i][1] for i in part], about[-1])
-                found.update(zip(part, values.unbind(), strict=True))
+            values = short_variances([operands[i][0] for i in members], [operands[i][1] for i in members], about[-1])
+            found.update(zip(members, values.unbind(), strict=True))
     return [found[i] if i in found else call_variance(call) for i, call in enumerate(calls)]
 
 

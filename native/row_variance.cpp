@@ -1,0 +1,200 @@
+// Variances of many short maps, and their gradients: one map at a time, all of it in cache.
+//
+// Logits, weights and deviations are in double: nearly uniform rows lose their digits in float, nearly one-hot rows those
+// of the slope. The products that make the gradient are in float, as the operands are.
+#include "row_variance.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "parallel.hpp"
+
+namespace geoattn::GEOATTN_ISA {
+namespace {
+
+// Four doubles or eight floats, at any address.
+typedef double Doubles __attribute__((vector_size(32), aligned(8), may_alias));
+typedef float Floats __attribute__((vector_size(32), aligned(4), may_alias));
+typedef std::int64_t Integers __attribute__((vector_size(32), aligned(8), may_alias));
+constexpr int LANES = 4, ROWS = 6;  // a tile of logits, ROWS x (2 LANES), stays in registers
+
+inline Doubles& at(double* x) { return *reinterpret_cast<Doubles*>(x); }
+inline const Floats& at(const float* x) { return *reinterpret_cast<const Floats*>(x); }
+
+// x becomes exp(x), for x <= 0, to 1e-11 and far better near 0, where rows are nearly uniform and deviations small; 1e-304
+// stands for all that is smaller. NaN stays NaN.
+inline void exponentiate(Doubles& x) {
+    constexpr double SHIFT = 0x1.8p52, LOG2E = 0x1.71547652b82fep0, LN2_HIGH = 0x1.62e42fefa3800p-1, LN2_LOW = 0x1.ef35793c76730p-45;
+    // Taylor: the first term left out is 7e-12 at |r| = ln(2) / 2
+    constexpr double OVER[] = {1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1.0, 1.0};
+    const Doubles least = Doubles{} - 700.0, y = x < least ? least : x;
+    const Doubles shifted = y * LOG2E + SHIFT, k = shifted - SHIFT;
+    const Doubles r = (y - k * LN2_HIGH) - k * LN2_LOW;
+    Doubles p = Doubles{} + 1.0 / 362880;
+    for (const double over : OVER) p = p * r + over;
+    const Integers power = (reinterpret_cast<const Integers&>(shifted) + 1023) << 52;
+    x = p * reinterpret_cast<const Doubles&>(power);
+}
+
+// What one thread needs for the forward pass of one map. Rows and columns beyond n and m fill up the last tile.
+struct Room {
+    int n, m, d, rows, columns;
+    std::vector<double> query, key, weights, uniform;  // (rows, d), (d, columns), (rows, columns), (columns)
+
+    Room(int n, int m, int d)
+        : n(n), m(m), d(d), rows((n + ROWS - 1) / ROWS * ROWS), columns((m + LANES - 1) / LANES * LANES),
+          query(std::size_t(rows) * d), key(std::size_t(d) * columns), weights(std::size_t(rows) * columns), uniform(columns) {
+        std::fill_n(uniform.begin(), m, 1.0 / m);
+    }
+
+    void load(const float* q, std::int64_t q_row, const float* k, std::int64_t k_row) {
+        for (int i = 0; i < n; ++i)
+            for (int t = 0; t < d; ++t) query[std::size_t(i) * d + t] = q[i * q_row + t];
+        for (int t = 0; t < d; ++t) {
+            double* row = &key[std::size_t(t) * columns];
+            for (int j = 0; j < m; ++j) row[j] = k[j * k_row + t];
+        }
+    }
+
+    template <int VECTORS> void tile(int i, int j) {
+        const double *q = &query[std::size_t(i) * d], *k = &key[j];
+        Doubles sums[ROWS][VECTORS] = {};
+        for (int t = 0; t < d; ++t, k += columns)
+            for (int r = 0; r < ROWS; ++r)
+                for (int v = 0; v < VECTORS; ++v) sums[r][v] += q[r * d + t] * reinterpret_cast<const Doubles*>(k)[v];
+        for (int r = 0; r < ROWS; ++r)
+            for (int v = 0; v < VECTORS; ++v) at(&weights[std::size_t(i + r) * columns + j + v * LANES]) = sums[r][v];
+    }
+
+    void products() {
+        for (int i = 0; i < rows; i += ROWS) {
+            int j = 0;
+            for (; j + 2 * LANES <= columns; j += 2 * LANES) tile<2>(i, j);
+            if (j < columns) tile<1>(i, j);
+        }
+    }
+
+    // From logits to the sum of squared deviations of all rows, and to slopes (n, m) if wanted. NaN stays NaN.
+    double deviations(double scale, float* slope) {
+        const double factor = 2 * scale / (double(n) * m);
+        for (int i = 0; i < n; ++i) {
+            double* w = &weights[std::size_t(i) * columns];
+            Doubles tops = Doubles{} - std::numeric_limits<double>::infinity();
+            for (int j = 0; j < columns; j += LANES) at(w + j) *= scale;
+            std::fill(w + m, w + columns, tops[0]);
+            for (int j = 0; j < columns; j += LANES) tops = tops < at(w + j) ? at(w + j) : tops;
+            const double top = std::max(std::max(tops[0], tops[1]), std::max(tops[2], tops[3]));
+            for (int j = 0; j < columns; j += LANES) at(w + j) -= top;
+        }
+        for (std::size_t e = 0; e < std::size_t(n) * columns; e += LANES) exponentiate(at(&weights[e]));
+        double total = 0;
+        for (int i = 0; i < n; ++i) {
+            double* w = &weights[std::size_t(i) * columns];
+            std::fill(w + m, w + columns, 0.0);
+            Doubles sums = {}, spreads = {};
+            for (int j = 0; j < columns; j += LANES) sums += at(w + j);
+            const double inverse = 1 / (sums[0] + sums[1] + sums[2] + sums[3]);
+            for (int j = 0; j < columns; j += LANES) {
+                at(w + j) *= inverse;
+                const Doubles deviation = at(w + j) - at(&uniform[j]);
+                spreads += deviation * deviation;
+            }
+            const double squares = spreads[0] + spreads[1] + spreads[2] + spreads[3];
+            total += squares;
+            if (slope == nullptr) continue;
+            for (int j = 0; j < m; ++j) slope[std::size_t(i) * m + j] = float(w[j] * (w[j] - uniform[j] - squares) * factor);
+        }
+        return total;
+    }
+};
+
+// A product of slopes and operands: out (rows, d) = sum over terms of factor (row, term) (x (term, d) - origin (d)).
+struct Product {
+    float* out;
+    const float* factors;
+    int row_step, term_step;  // of the factors
+    const float* x;
+    std::int64_t x_row;
+    const float* origin;
+    int rows, terms, d;
+
+    float factor(int i, int j) const { return factors[std::size_t(i) * row_step + std::size_t(j) * term_step]; }
+
+    // `HEIGHT` rows from i, `WIDTH` vectors of columns from c, held in registers.
+    template <int HEIGHT, int WIDTH> void tile(int i, int c) const {
+        Floats sums[HEIGHT][WIDTH] = {}, from[WIDTH];
+        for (int v = 0; v < WIDTH; ++v) from[v] = at(origin + c + v * 8);
+        for (int j = 0; j < terms; ++j) {
+            const float* row = x + j * x_row + c;
+            for (int v = 0; v < WIDTH; ++v) {
+                const Floats term = at(row + v * 8) - from[v];
+                for (int r = 0; r < HEIGHT; ++r) sums[r][v] += factor(i + r, j) * term;
+            }
+        }
+        for (int r = 0; r < HEIGHT; ++r)
+            for (int v = 0; v < WIDTH; ++v) *reinterpret_cast<Floats*>(out + std::size_t(i + r) * d + c + v * 8) = sums[r][v];
+    }
+
+    template <int WIDTH> int columns(int c) const {
+        for (; c + 8 * WIDTH <= d; c += 8 * WIDTH) {
+            int i = 0;
+            for (; i + 3 <= rows; i += 3) tile<3, WIDTH>(i, c);
+            for (; i < rows; ++i) tile<1, WIDTH>(i, c);
+        }
+        return c;
+    }
+
+    void run() const {
+        int c = columns<1>(columns<4>(0));
+        for (; c < d; ++c)
+            for (int i = 0; i < rows; ++i) {
+                float sum = 0;
+                for (int j = 0; j < terms; ++j) sum += factor(i, j) * (x[j * x_row + c] - origin[c]);
+                out[std::size_t(i) * d + c] = sum;
+            }
+    }
+};
+
+// work(number of the map, its queries, their row stride, its keys, their row stride), with a `Tools` of its thread.
+template <class Tools, class Work> void each_map(const Maps& maps, const Tools& tools, Work work) {
+    const std::int64_t per_layer = maps.batch * maps.heads, count = per_layer * std::int64_t(maps.queries.size());
+    const int parts = int(std::min<std::int64_t>(count, std::max(1, maps.threads)));
+    parallel_for(maps.threads, parts, [&](int part) {
+        Tools own = tools;
+        for (std::int64_t map = count * part / parts; map < count * (part + 1) / parts; ++map) {
+            const Operand &q = maps.queries[map / per_layer], &k = maps.keys[map / per_layer];
+            const std::int64_t b = map % per_layer / maps.heads, h = map % maps.heads;
+            work(own, map, q.data + b * q.batch + h * q.head, q.row, k.data + b * k.batch + h * k.head, k.row);
+        }
+    });
+}
+
+}  // namespace
+
+void row_variances(const Maps& maps, double scale, float* variance, float* slope) {
+    const std::int64_t area = std::int64_t(maps.n) * maps.m;
+    each_map(maps, Room(maps.n, maps.m, maps.d),
+             [&](Room& room, std::int64_t map, const float* q, std::int64_t q_row, const float* k, std::int64_t k_row) {
+                 room.load(q, q_row, k, k_row);
+                 room.products();
+                 variance[map] = float(room.deviations(scale, slope == nullptr ? nullptr : slope + map * area) / double(area));
+             });
+}
+
+void row_variance_gradients(const Maps& maps, const Gradients& g) {
+    const int n = maps.n, m = maps.m, d = maps.d;
+    struct Buffers {
+        std::vector<float> slope, zero;
+    };
+    const Buffers buffers{std::vector<float>(std::size_t(n) * m), std::vector<float>(d)};
+    each_map(maps, buffers, [&](Buffers& own, std::int64_t map, const float* q, std::int64_t q_row, const float* k, std::int64_t k_row) {
+        const float* slope = g.slope + map * n * m;
+        for (std::size_t e = 0; e < own.slope.size(); ++e) own.slope[e] = g.upstream[map] * slope[e];
+        const std::int64_t layer = map / (maps.batch * maps.heads), within = map % (maps.batch * maps.heads) * d;
+        // Rows of the slope sum to 0, so keys may be taken from the first of them: what all have in common only costs digits.
+        Product{g.to_query[layer] + within * n, own.slope.data(), m, 1, k, k_row, k, n, m, d}.run();
+        Product{g.to_key[layer] + within * m, own.slope.data(), 1, m, q, q_row, own.zero.data(), m, n, d}.run();
+    });
+}
+
+}  // namespace geoattn::GEOATTN_ISA
