@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from geoattn.studies.cells import Pairs, by, judge_association, judge_with_trimmed, matched, mean_and_half, values
-from geoattn.studies.distribution_panel import NUMBERS, draw_distribution, grid_of_panels
+from geoattn.studies.distribution_panel import panels_by_data
 from geoattn.studies.layer_curvature import PRESETS
 from geoattn.studies.masked_training import masked_configs
 from geoattn.studies.study import Finding, Study, judge
-from geoattn.studies.tasks import described, title_of
+from geoattn.studies.tasks import described
 from geoattn.studies.trained_models import main_perturbation
 
 __all__ = ["STUDY"]
@@ -104,17 +104,10 @@ def _verdict(pairs: Pairs) -> list[Finding]:
 def _figure(pairs: Pairs) -> Any:
     from matplotlib import colormaps
 
-    cells = by(pairs, "data")
-    note = f"last layer, by mask rate; {NUMBERS}"
-    figure, axes = grid_of_panels(list(PRESETS), [title_of(data) for (data,) in cells], note)
-    for row, convention in zip(axes, PRESETS, strict=True):
-        for ax, cell in zip(row, cells.values(), strict=True):
-            for (mask,), part in by(cell, "mask").items():
-                if mask in _SHOWN:
-                    colour = colormaps["viridis"](mask)
-                    draw_distribution(ax, part, "last", convention, label=f"{mask:g}:", colour=colour)
-            ax.legend(fontsize=5, loc="upper left", frameon=False)
-    return figure
+    def style(mask: float) -> tuple[str, Any] | None:
+        return (f"{mask:g}:", colormaps["viridis"](mask)) if mask in _SHOWN else None
+
+    return panels_by_data(pairs, "mask", style, "last layer, by mask rate")
 
 
 STUDY = Study(

@@ -8,10 +8,10 @@ import numpy as np
 
 from geoattn.errors import GeoattnError
 from geoattn.studies.cells import Pairs, by, judge_association, matched, mean_and_half, values
-from geoattn.studies.distribution_panel import NUMBERS, draw_distribution, grid_of_panels
+from geoattn.studies.distribution_panel import panels_by_data
 from geoattn.studies.layer_curvature import PRESETS
 from geoattn.studies.study import Finding, Study, judge
-from geoattn.studies.tasks import described, title_of
+from geoattn.studies.tasks import described
 
 __all__ = ["STUDY", "trial"]
 
@@ -143,15 +143,8 @@ def _verdict(pairs: Pairs) -> list[Finding]:
 
 
 def _figure(pairs: Pairs) -> Any:
-    cells = by(pairs, "data")
-    note = f"last layer, variance decreased (blue) and increased (red); {NUMBERS}"
-    figure, axes = grid_of_panels(list(PRESETS), [title_of(data) for (data,) in cells], note)
-    for row, convention in zip(axes, PRESETS, strict=True):
-        for ax, cell in zip(row, cells.values(), strict=True):
-            for (direction,), part in by(cell, "direction").items():
-                draw_distribution(ax, part, "last", convention, label=direction, colour=_COLOURS[direction])
-            ax.legend(fontsize=6, loc="upper left", frameon=False)
-    return figure
+    note = "last layer, variance decreased (blue) and increased (red)"
+    return panels_by_data(pairs, "direction", lambda direction: (direction, _COLOURS[direction]), note)
 
 
 STUDY = Study(
