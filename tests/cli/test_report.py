@@ -11,8 +11,10 @@ from typer.testing import CliRunner
 
 from geoattn.cli.report import report
 from tests.cli.test_interrupt import interrupted
+from tests.profile.test_spread import PlainRay
 
 MODULE = """
+import torch
 import geoattn as ga
 
 def image():
@@ -20,6 +22,11 @@ def image():
 
 def nothing():
     return 3
+
+def broken():
+    model = image()
+    model.mlp_head = torch.nn.Linear(3, 3)
+    return model
 """
 
 
@@ -104,6 +111,9 @@ def test_a_function_gives_the_model_and_two_models_are_compared(run, tmp_path):
         (["mine:nothing", "--data", "digits"], "must return a torch.nn.Module"),
         (["mine:image", "--data", "lines.txt"], "must return (model, tokenizer)"),
         (["nonsense", "--data", "digits"], "unknown model 'nonsense'"),
+        (["mine:broken", "--data", "digits", "--samples", "2"], "the model raised RuntimeError in its forward pass"),
+        (["--backend", "moon"], "--backend must be local or ray; got 'moon'"),
+        (["--workers", "2"], "--workers and --address are for --backend ray"),
     ],
 )
 def test_bad_input_is_one_line(run, tmp_path, arguments, message):
@@ -115,6 +125,15 @@ def test_bad_input_is_one_line(run, tmp_path, arguments, message):
     assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1
     assert not (tmp_path / "report.html").exists()
+
+
+def test_a_cluster_gives_the_same_report(run, monkeypatch):
+    ray = PlainRay()
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    options = ("--samples", 40, "--edges", 5, "--conventions", "hop", "--json", "--fresh")
+    here, there = (json.loads(run(*options, *more).stdout) for more in ((), ("--backend", "ray", "--workers", 2)))
+    assert ray.tasks == 2
+    assert there["models"][0]["conventions"] == here["models"][0]["conventions"]
 
 
 def test_texts_come_from_lines(tmp_path):

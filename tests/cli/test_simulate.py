@@ -11,6 +11,7 @@ import pytest
 
 from geoattn.dynamics import experiments
 from geoattn.dynamics.experiments import FIGURES, Check, Experiment, experiment_names
+from geoattn.dynamics.progress import Progress
 from geoattn.dynamics.trajectory import Trajectory
 
 # the ones that take a second or less; tests/dynamics runs all of them in small form
@@ -39,7 +40,7 @@ def test_as_published(run: Any, name: str) -> None:
 
 
 def test_exit_code_of_an_outcome_that_is_not_as_expected(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(*, small: bool, seed: int) -> Experiment:
+    def wrong(*, small: bool, seed: int, progress: Progress) -> Experiment:
         return Experiment(
             "wrong", "Never.", {"seed": seed}, (Check.near("one", 2.0, 1.0, 0.5), Check("nan", float("nan"), 0, 1))
         )
@@ -51,6 +52,21 @@ def test_exit_code_of_an_outcome_that_is_not_as_expected(run: Any, monkeypatch: 
     answer = json.loads(run("simulate", "wrong", "--json").stdout)
     assert [c["passed"] for c in answer["checks"]] == [False, False]
     assert answer["checks"][1]["found"] is None
+
+
+def test_an_experiment_shows_how_far_it_is_but_not_with_json(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from geoattn.cli.progress import LateProgress
+
+    seen = []
+    monkeypatch.setattr(LateProgress, "update", lambda self, done: seen.append(done))
+    assert run("simulate", "fig1", "--size", "small").exit_code == 0
+    assert len(seen) > 100
+    assert seen == sorted(seen)
+    assert seen[-1] == 1000
+    seen.clear()
+    assert run("simulate", "fig1", "--size", "small", "--json").exit_code == 0
+    assert run("simulate", "--n", 4, "--until", "0.5", "--json").exit_code == 0
+    assert not seen
 
 
 def test_every_experiment_is_listed(run: Any) -> None:

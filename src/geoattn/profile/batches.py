@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -34,8 +36,28 @@ class Batch:
             yield row.contiguous().view(torch.uint8).numpy().tobytes() if row.ndim else str(row.item()).encode()
 
     def run(self, model: nn.Module) -> None:
-        """The forward pass."""
-        model(*self.args, **self.kwargs)
+        """The forward pass. What the model raises becomes one line that says where, with the rest as its cause."""
+        try:
+            model(*self.args, **self.kwargs)
+        except Exception as error:
+            trace = traceback.extract_tb(error.__traceback__)
+            if isinstance(error, (GeoattnError, MemoryError)) or _is_ours(error):
+                raise
+            text = (str(error).splitlines() or [""])[0]
+            given = ", ".join(_what(value) for value in (*self.args, *self.kwargs.values()))
+            raise GeoattnError(
+                f"the model raised {type(error).__name__} in its forward pass ({text}) at"
+                f" {Path(trace[-1].filename).name}:{trace[-1].lineno}; it was given {given}. Run it alone on this batch."
+            ) from error
+
+
+def _is_ours(error: Exception) -> bool:
+    """Whether it comes from the lenses that run inside the forward pass, not from the model: then it is a bug of ours."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    name = "" if trace is None else str(trace.tb_frame.f_globals.get("__name__", ""))
+    return name.startswith("geoattn.") and not name.startswith(("geoattn.capture.", "geoattn.training."))
 
 
 def read_batch(item: Any, model: nn.Module, number: int) -> Batch:
