@@ -2,8 +2,9 @@
 
 python -m benchmarks scale      # about four minutes; what results/scale.json holds already is not measured again
 
-CPU seconds of one thread for one map of n tokens with m sampled edges are prepare(n) + m edge(n), each a n^2 + b n^3. From
-1,024 tokens on the kernel reads lists of short edges instead of whole rows: there an edge has coefficients of its own.
+CPU seconds of one thread for one map of n tokens with m sampled edges are prepare(n) + m edge(n), each a n^2 + b n^3.
+From 1,024 tokens on the kernel reads lists of short edges instead of whole rows: there an edge has coefficients of its
+own.
 """
 
 from __future__ import annotations

@@ -116,8 +116,8 @@ def run() -> dict:
         rows.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
         row = rows[-1]
         print(
-            f"{name:24} {row['n']:6} {row['seconds']:7.1f} s = {row['ratio']:5.0f} x SDPA on {threads} thread(s), {row['iterations']} steps,"
-            f" residual {row['relative_residual']:.1e}, peak {row['peak_gib']:.2f} GiB",
+            f"{name:24} {row['n']:6} {row['seconds']:7.1f} s = {row['ratio']:5.0f} x SDPA on {threads} thread(s),"
+            f" {row['iterations']} steps, residual {row['relative_residual']:.1e}, peak {row['peak_gib']:.2f} GiB",
             flush=True,
         )
     dense = against_dense()

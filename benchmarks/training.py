@@ -4,8 +4,9 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.training       # prints JSON
 
-All kinds take turns in one process, in changing order, a block of steps each, the first of a block left out. Time on the
-wall on one thread. Noise only adds time: best step, lower quartile and median of all steps are compared.
+Each block of steps with a regulariser stands beside a block without, the first step of a block left out, in changing
+order, in one process, one thread, time on the wall. The machine drifts by more than a regulariser costs, so each block
+is divided by its neighbour: the median of these ratios is the overhead, their quartiles say how sure it is.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from benchmarks.capture import quartile
 from geoattn.training.baselines import AttentionDropout, SoftmaxTemperature
 from geoattn.training.curvature_regulariser import CurvatureRegulariser
 from geoattn.training.edge_mask import EdgeMask
@@ -27,7 +27,6 @@ from geoattn.training.row_entropy import RowEntropy
 from geoattn.training.variance_regulariser import VarianceRegulariser
 
 KINDS: dict[str, Any] = {
-    "plain": None,
     "variance": VarianceRegulariser("increase"),
     "curvature (default sample)": CurvatureRegulariser("decrease", threads=1),
     "entropy": RowEntropy("decrease"),
@@ -38,7 +37,7 @@ KINDS: dict[str, Any] = {
 
 
 SIZES = {17: LViTConfig(), 65: LViTConfig(image_size=32, patch_size=4)}
-AT_65 = ("plain", "variance", "curvature (default sample)")
+AT_65 = ("variance", "curvature (default sample)")
 
 
 class Bench:
@@ -51,7 +50,7 @@ class Bench:
         self.images = torch.rand(64, 1, config.image_size, config.image_size)
         self.labels = torch.randint(10, (64,))
 
-    def steps(self, regulariser: Any, count: int = 6) -> list[float]:
+    def steps(self, regulariser: Any, count: int) -> list[float]:
         """Milliseconds of some steps in a row, as in training: attached once, the first step left out."""
         handle = None if regulariser is None else regulariser.attach(self.model)
         times = []
@@ -74,35 +73,42 @@ class Bench:
         self.adam.step()
 
 
-def run(rounds: int = 12) -> dict[str, Any]:
+def run(rounds: int = 20) -> dict[str, Any]:
     """Milliseconds and overheads by number of tokens and kind; all edges of all maps a few times only."""
     torch.set_num_threads(1)
-    steps = []
+    rows = []
     for tokens, config in SIZES.items():
-        kinds = {name: kind for name, kind in KINDS.items() if tokens == 17 or name in AT_65}
-        bench, count, names = Bench(config), rounds if tokens == 17 else rounds // 3, list(kinds)
-        times: dict[str, list[float]] = {name: [] for name in names}
-        for i in range(count):
-            for name in names[i % len(names) :] + names[: i % len(names)]:
-                times[name] += bench.steps(kinds[name])
+        bench, count = Bench(config), rounds if tokens == 17 else rounds // 4
+        kinds = {name: (kind, count, 5) for name, kind in KINDS.items() if tokens == 17 or name in AT_65}
         if tokens == 17:
             everything = CurvatureRegulariser("decrease", maps="all", edges="all", threads=1)
-            times["curvature (all edges of all maps)"] = bench.steps(everything, 2)
-        steps += [_row(tokens, name, values, times["plain"]) for name, values in times.items()]
-        for row in steps[-len(times) :]:
-            print(f"{row['tokens']:3} tokens  {row['kind']:36} {row['overhead_percent']} %", flush=True)
+            kinds["curvature (all edges of all maps)"] = (everything, 2, 2)
+        pairs: dict[str, list[tuple[float, float]]] = {name: [] for name in kinds}
+        for i in range(count):
+            for name, (kind, most, steps) in kinds.items():
+                if i < most:
+                    first, second = (None, kind) if i % 2 else (kind, None)
+                    one, two = (statistics.median(bench.steps(which, steps)) for which in (first, second))
+                    pairs[name].append((one, two) if i % 2 else (two, one))
+        rows += [_row(tokens, name, found) for name, found in pairs.items()]
+        for row in rows[-len(kinds) :]:
+            low, high = row["overhead_quartiles"]
+            print(f"{tokens:3} tokens  {row['kind']:36} {row['overhead_percent']:6.1f} % [{low}, {high}]", flush=True)
     return {
         "command": "OMP_NUM_THREADS=1 python -m benchmarks.training", "torch_threads": torch.get_num_threads(),
-        "torch": str(torch.__version__), "rounds": rounds, "steps": steps,
+        "torch": str(torch.__version__), "rounds": rounds, "steps": rows,
     }  # fmt: skip
 
 
-def _row(tokens: int, name: str, values: list[float], plain: list[float]) -> dict[str, Any]:
-    figures = {"best": min, "quartile": quartile, "median": statistics.median}
+def _row(tokens: int, name: str, pairs: list[tuple[float, float]]) -> dict[str, Any]:
+    ratios = [100 * (mine / plain - 1) for plain, mine in pairs]
+    low, _, high = statistics.quantiles(ratios, n=4) if len(ratios) > 2 else (min(ratios), None, max(ratios))
     return {
-        "tokens": tokens, "kind": name, "steps": len(values),
-        "ms": {what: round(of(values), 2) for what, of in figures.items()},
-        "overhead_percent": {what: round(100 * (of(values) / of(plain) - 1), 1) for what, of in figures.items()},
+        "tokens": tokens, "kind": name, "pairs": len(pairs),
+        "plain_ms": round(statistics.median(plain for plain, _ in pairs), 1),
+        "ms": round(statistics.median(mine for _, mine in pairs), 1),
+        "overhead_percent": round(statistics.median(ratios), 1),
+        "overhead_quartiles": [round(low, 1), round(high, 1)],
     }  # fmt: skip
 
 

@@ -50,10 +50,13 @@ struct Room {
     void load(const float* q, std::int64_t q_row, const float* k, std::int64_t k_row) {
         for (int i = 0; i < n; ++i)
             for (int t = 0; t < d; ++t) query[std::size_t(i) * d + t] = q[i * q_row + t];
-        for (int t = 0; t < d; ++t) {
-            double* row = &key[std::size_t(t) * columns];
-            for (int j = 0; j < m; ++j) row[j] = k[j * k_row + t];
+        int j = 0;
+        for (; j + LANES <= m; j += LANES) {  // rows of keys become columns, a few together: whole vectors are stored
+            const float *a = k + j * k_row, *b = a + k_row, *c = b + k_row, *e = c + k_row;
+            for (int t = 0; t < d; ++t) at(&key[std::size_t(t) * columns + j]) = Doubles{a[t], b[t], c[t], e[t]};
         }
+        for (; j < m; ++j)
+            for (int t = 0; t < d; ++t) key[std::size_t(t) * columns + j] = k[j * k_row + t];
     }
 
     template <int VECTORS> void tile(int i, int j) {

@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy.special import iv, spherical_in
 
+from geoattn.dynamics import circle
 from geoattn.dynamics.circle import bessel_ratios, circle_sum, circle_terms
 from geoattn.dynamics.sphere import harmonics, sphere_sum
 from geoattn.dynamics.starts import uniform_tokens
@@ -23,6 +24,20 @@ def test_sums_to_rounding(d, radius):
         exact = torch.exp(x @ keys.T - radius) @ channels
         error = (total(x, keys, channels, radius) - exact).abs().max() / channels.abs().sum()
         assert error < 2e-16 * (1 + radius)
+
+
+@pytest.mark.parametrize("block", [1 << 20, 30_000, 1])
+def test_sums_side_by_side_in_any_blocks(block, monkeypatch):
+    """Runs with radii of their own; keys along the tokens, which share their waves, along others, and of any length."""
+    monkeypatch.setattr(circle, "_BLOCK", block)
+    x, y = uniform_tokens(600, 2, runs=(2, 3), seed=1), uniform_tokens(600, 2, runs=(2, 3), seed=2)
+    channels = torch.randn(2, 3, 600, 4, generator=torch.Generator().manual_seed(3)).double()
+    radii = torch.tensor([[0.0, 1.0, 4.0], [9.0, 20.0, 25.0]], dtype=torch.float64)[..., None, None]
+    uneven = torch.linspace(0, 1, 600).double()[:, None]
+    for keys in (radii * x, -radii * x, radii * y, radii * uneven * y):
+        exact = torch.exp(x @ keys.mT - 25.0) @ channels
+        error = (circle_sum(x, keys, channels, 25.0) - exact).abs().amax() / channels.abs().sum(-2).amin()
+        assert error < 2e-15
 
 
 def test_ratios_are_those_of_scipy():

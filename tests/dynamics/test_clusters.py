@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from geoattn.dynamics import clusters, observables
-from geoattn.dynamics.clusters import cluster_count, cluster_labels
+from geoattn.dynamics.clusters import cluster_centres, cluster_count, cluster_labels
 from geoattn.dynamics.observables import cosine_histogram, nematic, polarisation
 from geoattn.dynamics.starts import equiangular_tokens, ring_tokens, uniform_tokens
 from geoattn.errors import GeoattnError
@@ -46,6 +46,16 @@ def test_large_runs_are_found_like_small_ones(spread, monkeypatch):
     monkeypatch.setattr(clusters, "_DENSE", 10)
     monkeypatch.setattr(clusters, "_BLOCK", 50)
     assert torch.equal(cluster_labels(x), small)
+
+
+def test_centres_and_masses():
+    x = groups([3, 1, 4], 1e-3)
+    centres, masses = cluster_centres(x)
+    assert masses.tolist() == [3 / 8, 1 / 8, 4 / 8]
+    torch.testing.assert_close(centres, torch.eye(3, dtype=torch.float64), rtol=0, atol=3e-3)
+    torch.testing.assert_close(centres[1], x[3], rtol=0, atol=1e-15)
+    with pytest.raises(GeoattnError, match="one run"):
+        cluster_centres(x[None])
 
 
 def test_bad_delta():

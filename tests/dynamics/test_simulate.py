@@ -272,6 +272,17 @@ def test_gaussian_clouds_without_a_sphere():
     np.testing.assert_allclose(np.cov(run.final.T.numpy()), flow.covariance[-1], atol=0.03)
 
 
+@pytest.mark.parametrize("d", [2, 3])
+def test_many_tokens_without_a_sphere(d):
+    """They may not be summed by harmonics of the sphere, which take all tokens to be of length one."""
+    x = uniform_tokens(3000, d, seed=1) * torch.linspace(0.5, 1.5, 3000).double()[:, None]
+    settings = {"norm": "none", "until": 0.1, "step": 0.1, "save": 2, "observe": ()}
+    plain = simulate(x, engine="blocks", **settings)
+    torch.testing.assert_close(simulate(x, **settings).final, plain.final, rtol=0, atol=1e-13)
+    with pytest.raises(GeoattnError, match="on the unit sphere"):
+        simulate(x, engine="harmonic", **settings)
+
+
 def test_weights_that_change_in_time():
     """V(t) = -I after t = 1 runs the film backwards (beta = 0, two tokens: tanh, and back)."""
     x = torch.eye(2, dtype=torch.float64)

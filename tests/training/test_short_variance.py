@@ -32,7 +32,9 @@ def with_gradients(value: Tensor, inputs: list[Tensor]) -> list[Tensor]:
 def assert_close(actual: list[Tensor], expected: list[Tensor]) -> None:
     for mine, theirs in zip(actual, expected, strict=True):
         assert mine.shape == theirs.shape
-        assert float((mine.double() - theirs.double()).detach().abs().max()) <= 1e-6 * float(theirs.detach().abs().max())
+        assert float((mine.double() - theirs.double()).detach().abs().max()) <= 1e-6 * float(
+            theirs.detach().abs().max()
+        )
 
 
 @settings(max_examples=60, deadline=None)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -109,8 +111,8 @@ def _experiment(name: str, size: str, seed: int, out: Path | None, as_json: bool
     from geoattn.cli.flow_table import experiment_json, print_experiment
     from geoattn.dynamics.experiments import run_experiment
 
-    with prompt_interrupt():
-        done = run_experiment(name, size=size, seed=seed)
+    with prompt_interrupt(), _bar(name, as_json) as tell:
+        done = run_experiment(name, size=size, seed=seed, progress=tell)
     if out is not None:
         done.save(out)
     if as_json:
@@ -143,10 +145,10 @@ def _run(own: dict[str, Any], seed: int, out: Path | None, as_json: bool) -> Non
         "beta": own["--beta"], "flow": None if own["--flow"] is None else own["--flow"].upper(),
         "method": own["--method"], "step": own["--step"], "norm": own["--norm"], "noise": own["--noise"],
     }  # fmt: skip
-    with prompt_interrupt(), LateProgress(1000, "simulate", unit="per mille") as bar:
+    with prompt_interrupt(), _bar("simulate", as_json) as tell:
         done = solve(
             x, D=D, V=V, until=until, causal=bool(own["--causal"]), normalise=bool(own["--normalise"]), seed=seed,
-            save=frames, progress=lambda t, end: bar.update(1000 * t / end if end else 1000),
+            save=frames, progress=tell,
             **{name: value for name, value in given.items() if value is not None},
         )  # fmt: skip
     if out is not None:
@@ -158,6 +160,16 @@ def _run(own: dict[str, Any], seed: int, out: Path | None, as_json: bool) -> Non
         print(json.dumps(run_json(done, files), indent=2, allow_nan=False))
     else:
         print_run(done, files)
+
+
+@contextmanager
+def _bar(label: str, as_json: bool) -> Iterator[Callable[[float, float], object] | None]:
+    """How far it is, from (done, total); None with --json, which prints nothing else."""
+    if as_json:
+        yield None
+        return
+    with LateProgress(1000, label, unit="per mille") as bar:
+        yield lambda done, total: bar.update(1000 * done / total if total else 1000)
 
 
 def _start(own: dict[str, Any], seed: int) -> Any:

@@ -14,9 +14,10 @@ from geoattn.errors import GeoattnError
 
 __all__ = ["bessel_ratios", "circle_sum", "circle_terms"]
 
-_BLOCK = 1 << 15  # tokens in work at once
+_BLOCK = 1 << 20  # cosines in work at once
 _SMALLEST = 1e-18  # of the first coefficient: what is left out
 _MOST = 1 << 14
+_SAME = 4e-16  # directions as near as this are one: rounding
 
 
 @functools.lru_cache(maxsize=256)
@@ -50,13 +51,14 @@ def bessel_ratios(radius: Float[Tensor, " m"], terms: int, first: float) -> Floa
 
 
 def circle_sum(
-    x: Float[Tensor, "m 2"], y: Float[Tensor, "n 2"], channels: Float[Tensor, "n c"], radius: float
-) -> Float[Tensor, "m c"]:
+    x: Float[Tensor, "*b m 2"], y: Float[Tensor, "*b n 2"], channels: Float[Tensor, "*b n c"], radius: float
+) -> Float[Tensor, "*b m c"]:
     r""":math:`e^{-R} \sum_j e^{\langle x_i, y_j\rangle} c_j` for x on the circle and |y| at most R = ``radius``.
 
     .. math:: e^{r \cos(\theta - \psi)} = \sum_k I_k(r) e^{ik(\theta - \psi)}
 
-    O((n + m) K) time, K = `circle_terms`; O(K) memory beside the points. Exact to about 1e-16 of the sum of |c_j|.
+    O((n + m) K) time, K = `circle_terms`; O(K) memory beside the points. Exact to about 1e-16 of the sum of |c_j|. The
+    axes in front are sums side by side.
 
     >>> import torch
     >>> x = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
@@ -67,36 +69,68 @@ def circle_sum(
     terms = circle_terms(radius)
     if terms > _MOST:
         raise GeoattnError(f"a logit of {radius:.3g} needs more than {_MOST} modes; use engine='fused'.")
+    x3, y3, c3 = (z.reshape(-1, *z.shape[-2:]) for z in (x, y, channels))
+    together = max(1, _BLOCK // (terms * y3.shape[1]))
+    parts = [slice(k, k + together) for k in range(0, len(x3), together)]
+    return torch.cat([_sums(x3[p], y3[p], c3[p], radius, terms) for p in parts]).reshape(*x.shape[:-1], -1)
+
+
+def _sums(
+    x: Float[Tensor, "b m 2"], y: Float[Tensor, "b n 2"], channels: Float[Tensor, "b n c"], radius: float, terms: int
+) -> Float[Tensor, "b m c"]:
+    """Some runs side by side, some tokens at a time."""
     lengths = y.norm(dim=-1)
-    even = bool((lengths.amax() - lengths.amin()) <= 1e-15 * lengths.amax())
-    if even:  # one radius: one column of coefficients
-        lengths = lengths[:1]
-    moments = torch.zeros(terms, channels.shape[1], 2, dtype=torch.float64, device=x.device)
-    for start in range(0, len(y), _BLOCK):
-        part = slice(start, start + _BLOCK)
-        r = lengths if even else lengths[part]
-        coefficients = bessel_ratios(r, terms, 0.0) * torch.special.i0e(r) * (r - radius).exp()
-        angles = torch.atan2(y[part, 1], y[part, 0])
-        powers = _powers(angles, terms)  # e^{ik psi}
-        weighted = [powers.real * coefficients, powers.imag * coefficients]
-        moments += torch.stack([w @ channels[part] for w in weighted], dim=-1)
-    moments[1:] *= 2.0  # k and -k
-    out = torch.empty(len(x), channels.shape[1], dtype=torch.float64, device=x.device)
-    for start in range(0, len(x), _BLOCK):
-        part = slice(start, start + _BLOCK)
-        powers = _powers(torch.atan2(x[part, 1], x[part, 0]), terms)
-        out[part] = powers.real.mT @ moments[..., 0] + powers.imag.mT @ moments[..., 1]
-    return out
+    even = bool((lengths.amax(-1) - lengths.amin(-1) <= 1e-15 * lengths.amax(-1)).all())
+    here, there, rows = _directions(x), _directions(y), channels.mT.contiguous()  # products with few rows are quicker
+    block = max(256, _BLOCK // terms)
+    moments, waves = torch.zeros(*rows.shape[:2], 2 * terms, dtype=torch.float64, device=x.device), None
+    for start in range(0, y.shape[1], block):
+        part = slice(start, start + block)
+        waves = weighted = _waves(there[..., part], terms)
+        if not even:
+            weighted = waves * _coefficients(lengths[:, part], terms, radius)[:, None]
+        moments += rows[..., part] @ weighted.flatten(1, 2).mT
+    by_mode = moments.unflatten(2, (2, terms))
+    if even:  # one radius in each run: one column of coefficients
+        by_mode *= _coefficients(lengths[:, :1], terms, radius).mT[:, :, None]
+    by_mode[..., 1:] *= 2.0  # k and -k
+    # keys along the tokens, all in one block: the same waves once more
+    same = here.shape == there.shape and x.shape[1] <= block and bool((here - there).abs().amax() <= _SAME)
+    outs = []
+    for start in range(0, x.shape[1], block):
+        if waves is None or not same:
+            waves = _waves(here[..., start : start + block], terms)
+        outs.append(moments @ waves.flatten(1, 2))
+    return torch.cat(outs, dim=2).mT.contiguous()
 
 
-def _powers(angles: Tensor, terms: int) -> Tensor:
-    """e^{ik angle}, k = 0 .. terms - 1, by doubling: few roundings."""
-    out = torch.empty(terms, len(angles), dtype=torch.complex128, device=angles.device)
-    out[0] = 1.0
+def _coefficients(r: Float[Tensor, "b n"], terms: int, radius: float) -> Float[Tensor, "b terms n"]:
+    """e^{-radius} I_k(r)."""
+    scale = (r - radius).exp()[:, None]
+    if r.shape[1] == 1:  # few: scipy has them at once, where the recurrence is a loop over the modes
+        return torch.from_numpy(ive(np.arange(terms)[:, None], r.cpu().numpy()[:, None])).to(r) * scale
+    ratios = bessel_ratios(r.flatten(), terms, 0.0).unflatten(1, r.shape)
+    return ratios.movedim(0, 1) * torch.special.i0e(r)[:, None] * scale
+
+
+def _directions(y: Float[Tensor, "b n 2"]) -> Float[Tensor, "2 b n"]:
+    """Points of the plane over their norms; any direction will do for zero."""
+    size = y.norm(dim=-1, keepdim=True)
+    first = torch.tensor([1.0, 0.0], dtype=y.dtype, device=y.device)
+    return torch.where(size > 0, y / size.clamp_min(1e-300), first).movedim(-1, 0).contiguous()
+
+
+def _waves(z: Float[Tensor, "2 b n"], terms: int) -> Float[Tensor, "b 2 terms n"]:
+    """cos(k angle) and sin(k angle), k = 0 .. terms - 1, of unit vectors z, by doubling: few roundings."""
+    c, s = z[:, :, None]  # cosine and sine of ``done`` times the angle
+    out = torch.empty(z.shape[1], 2, terms, z.shape[2], dtype=torch.float64, device=z.device)
+    out[:, 0, 0], out[:, 1, 0] = 1.0, 0.0
     done = 1
     while done < terms:
         more = min(done, terms - done)
-        step = torch.polar(torch.ones_like(angles), done * angles)
-        torch.mul(out[:more], step, out=out[done : done + more])
+        (cosines, sines), new = out[:, :, :more].unbind(1), slice(done, done + more)
+        torch.mul(cosines, c, out=out[:, 0, new]).addcmul_(sines, s, value=-1.0)
+        torch.mul(sines, c, out=out[:, 1, new]).addcmul_(cosines, s)
+        c, s = (c - s) * (c + s), 2 * c * s
         done += more
     return out

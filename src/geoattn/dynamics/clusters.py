@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from geoattn.dynamics.inputs import read_number, read_tokens
+from geoattn.errors import GeoattnError
 
-__all__ = ["cluster_count", "cluster_labels"]
+__all__ = ["cluster_centres", "cluster_count", "cluster_labels"]
 
 _DENSE = 1024  # up to so many tokens all cosines of a run are looked at at once
 _BLOCK = 4096
@@ -47,6 +48,23 @@ def cluster_count(tokens: Any, delta: Any = 1e-3) -> Int[Tensor, "*b"]:
     tensor(4)
     """
     return cluster_labels(tokens, delta).amax(-1) + 1
+
+
+def cluster_centres(tokens: Any, delta: Any = 1e-3) -> tuple[Float[Tensor, "k d"], Float[Tensor, " k"]]:
+    """(Directions of the mean tokens of the clusters, their shares of all tokens), for one run.
+
+    >>> import torch
+    >>> cluster_centres(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]))
+    (tensor([[1., 0.],
+            [0., 1.]]), tensor([0.6667, 0.3333]))
+    """
+    x = read_tokens(tokens)
+    if x.ndim != 2:
+        raise GeoattnError(f"the centres of clusters are those of one run (n, d); got tokens {tuple(x.shape)}.")
+    labels = cluster_labels(x, delta)
+    members = torch.bincount(labels).to(x)
+    sums = torch.zeros(len(members), x.shape[1]).to(x).index_add(0, labels, x)
+    return sums / sums.norm(dim=-1, keepdim=True), members / len(x)
 
 
 def _joined(x: Tensor, delta: float) -> Tensor:

@@ -135,20 +135,24 @@ def _harmonic(x: Tensor, settings: Interaction, *, strict: bool) -> tuple[Tensor
     d = x.shape[-1]
     if d > 3 or settings.causal:
         raise GeoattnError("engine 'harmonic' is for d = 2 and d = 3 without a causal mask; use 'auto' or 'fused'.")
+    # the series are those of a kernel on the sphere: tokens of a flow without normalisation may be anywhere
+    if float((x.norm(dim=-1) - 1).abs().amax()) > (1e-9 if x.dtype == torch.float64 else 1e-5):
+        if strict:
+            raise GeoattnError("engine 'harmonic' is for tokens on the unit sphere; use 'auto' or 'fused'.")
+        return None
     _, key, value = settings.logits_and_values(x)
     w = torch.ones_like(x[..., 0]) / x.shape[1] if settings.log_weights is None else settings.log_weights.exp()
     # logit = <x, beta D y>: the whole length goes into the keys, the queries are the tokens on the sphere
     beta = settings.beta if settings.beta.ndim == 0 else settings.beta[:, None, None]
-    radius = float((beta * key).norm(dim=-1).max())
-    total = circle_sum if d == 2 else sphere_sum
-    outs, masses = [], []
-    for run in range(len(x)):
-        keys = (beta if beta.ndim == 0 else beta[run]) * key[run]
-        channels = torch.cat([torch.ones_like(value[run, :, :1]), value[run]], dim=-1) * w[run, :, None]
-        sums = total(x[run].double(), keys.double(), channels.double(), radius)  # times exp(-radius)
-        outs.append(sums[:, 1:])
-        masses.append(sums[:, 0])
-    out, mass = torch.stack(outs), torch.stack(masses)
+    keys = (beta * key).double()
+    radius = float(keys.norm(dim=-1).max())
+    channels = (torch.cat([torch.ones_like(value[..., :1]), value], dim=-1) * w[..., None]).double()
+    if d == 2:
+        sums = circle_sum(x.double(), keys, channels, radius)  # times exp(-radius)
+    else:
+        rows = zip(x.double(), keys, channels, strict=True)
+        sums = torch.stack([sphere_sum(*row, radius) for row in rows])
+    out, mass = sums[..., 1:], sums[..., 0]
     # The sums are exact to about 1e-16 of exp(radius): not enough where the mass is tiny beside that.
     if float(mass.min()) < (1e-7 if settings.flow == "SA" else 1e-300):
         if strict:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from geoattn.curvature.result import write_atomically
 from geoattn.dynamics.inputs import read_choice, read_whole
+from geoattn.dynamics.progress import Progress, in_parts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,6 +94,7 @@ class Experiment:
 def _catalogue() -> dict[str, Callable[..., Experiment]]:
     from geoattn.dynamics import extremal_experiments as extremal
     from geoattn.dynamics import long_time_experiments as long_time
+    from geoattn.dynamics.metastable_experiment import metastable
 
     return {
         "one-token": extremal.one_token,
@@ -107,7 +109,7 @@ def _catalogue() -> dict[str, Callable[..., Experiment]]:
         "staircase": long_time.staircase,
         "causal": long_time.causal,
         "long-context": long_time.long_context,
-        "metastable": long_time.metastable,
+        "metastable": metastable,
     }
 
 
@@ -129,10 +131,11 @@ def experiment_titles() -> dict[str, str]:
     return {name: (function.__doc__ or "").splitlines()[0] for name, function in _catalogue().items()}
 
 
-def run_experiment(name: Any, *, size: Any = "paper", seed: Any = 42) -> Experiment:
+def run_experiment(name: Any, *, size: Any = "paper", seed: Any = 42, progress: Progress | None = None) -> Experiment:
     """Run a preset at the published parameters (``paper``), or with fewer runs and steps (``small``).
 
-    ``name`` is one of `experiment_names`, or one of `FIGURES` (fig1 to fig7).
+    ``name`` is one of `experiment_names`, or one of `FIGURES` (fig1 to fig7). ``progress`` is called with how much is
+    done and the total, now and then and at the end.
 
     >>> result = run_experiment("one-token", size="small")
     >>> result.passed
@@ -141,4 +144,7 @@ def run_experiment(name: Any, *, size: Any = "paper", seed: Any = 42) -> Experim
     catalogue = _catalogue()
     chosen = catalogue[read_choice("experiment", FIGURES.get(str(name), name), tuple(catalogue))]
     small = read_choice("size", size, ("paper", "small")) == "small"
-    return chosen(small=small, seed=read_whole("seed", seed, least=0))
+    (tell,) = in_parts(progress, (1.0,))
+    done = chosen(small=small, seed=read_whole("seed", seed, least=0), progress=tell)
+    tell(1, 1)
+    return done

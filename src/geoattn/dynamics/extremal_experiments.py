@@ -20,6 +20,7 @@ from geoattn.dynamics.energy import interaction_energy
 from geoattn.dynamics.experiments import Check, Experiment
 from geoattn.dynamics.minimiser import circle_density
 from geoattn.dynamics.optima import energy_optimum
+from geoattn.dynamics.progress import Progress, in_parts
 from geoattn.dynamics.simulate import simulate
 from geoattn.dynamics.starts import uniform_tokens
 from geoattn.dynamics.stationary import pair_threshold
@@ -31,21 +32,23 @@ def _diag(*values: float | int) -> Float[Tensor, "d d"]:
     return torch.diag(torch.tensor(values, dtype=torch.float64))
 
 
-def _layers(x: Any, D: Tensor, sign: float, step: float, count: int) -> Tensor:
+def _layers(x: Any, D: Tensor, sign: float, step: float, count: int, progress: Progress) -> Tensor:
     """The tokens after ``count`` layers."""
     run = simulate(
-        x, D=D, V=sign * D, flow="USA", method="layer", step=step, until=step * count, save=1, keep="last", observe=()
-    )
+        x, D=D, V=sign * D, flow="USA", method="layer", step=step, until=step * count, save=1, keep="last", observe=(),
+        progress=progress,
+    )  # fmt: skip
     return run.final
 
 
-def one_token(*, small: bool, seed: int) -> Experiment:
+def one_token(*, small: bool, seed: int, progress: Progress) -> Experiment:
     """One token a run: it stays for D = I and goes to the top eigenvector for diag(1, 3, 4)."""
     runs, count = 30, 500
     x = uniform_tokens(1, 3, runs=runs, seed=seed)
-    still = _layers(x, torch.eye(3, dtype=torch.float64), 1.0, 0.1, count)
+    first, second = in_parts(progress, (1, 1))
+    still = _layers(x, torch.eye(3, dtype=torch.float64), 1.0, 0.1, count, first)
     D = _diag(1, 3, 4)
-    moved = _layers(x, D, 1.0, 0.1, count)
+    moved = _layers(x, D, 1.0, 0.1, count, second)
     energies = interaction_energy(moved, D)
     checks = (
         Check.near("largest move for D = I", float((still - x).abs().max()), 0.0, 1e-12),
@@ -56,7 +59,7 @@ def one_token(*, small: bool, seed: int) -> Experiment:
     return Experiment("one-token", one_token.__doc__ or "", parameters, checks, {"diag(1,3,4)": moved[:, 0]})
 
 
-def split(*, small: bool, seed: int) -> Experiment:
+def split(*, small: bool, seed: int, progress: Progress) -> Experiment:
     """D = diag(d1, 1) on the circle: one cluster or an antipodal pair, with thresholds tanh 1 and 1.19968."""
     runs, count = (10, 400) if small else (100, 1500)
     values = np.linspace(0, 1.5, 20)
@@ -64,7 +67,7 @@ def split(*, small: bool, seed: int) -> Experiment:
         values = values[[0, 4, 12, 14, 18]]
     D = torch.stack([_diag(v, 1.0) for v in values])[:, None].expand(-1, runs, 2, 2)
     x = uniform_tokens(100, 2, runs=(len(values), runs), seed=seed)
-    final = _layers(x, D, 1.0, 0.1, count)
+    final = _layers(x, D, 1.0, 0.1, count, progress)
     clusters = cluster_count(final, 0.05)
     single = (clusters == 1).double().mean(-1).numpy()
     pair = (clusters == 2).double().mean(-1).numpy()
@@ -92,7 +95,7 @@ def _upper_threshold() -> float:
     return float(brentq(lambda v: pair_threshold(v) - 1.0, 1.0, 2.0, xtol=1e-12))  # pyright: ignore[reportArgumentType]
 
 
-def split_picture(*, small: bool, seed: int) -> Experiment:
+def split_picture(*, small: bool, seed: int, progress: Progress) -> Experiment:
     """D = diag(1, 1.25) on the circle, one run, to look at: all tokens end on the axis of 1.25."""
     count = 1400
     D = _diag(1, 1.25)
@@ -105,6 +108,7 @@ def split_picture(*, small: bool, seed: int) -> Experiment:
         step=0.075,
         until=0.075 * count,
         save=101,
+        progress=progress,
     )
     on_axis = float(run.final[:, 1].abs().min())
     checks = (
@@ -119,15 +123,15 @@ def split_picture(*, small: bool, seed: int) -> Experiment:
     )  # fmt: skip
 
 
-def repulsion(*, small: bool, seed: int) -> Experiment:
+def repulsion(*, small: bool, seed: int, progress: Progress) -> Experiment:
     """Minimisers on the 2-sphere: uniform for D = I, the kernel of D if it has one, a density for diag(1, 1/4, 1)."""
     count = 400 if small else 20_000
     x = uniform_tokens(400, 3, seed=seed)
     cases = {"Id": ((1, 1, 1), 0.1), "PPd": ((1, 0.25, 1), 0.5), "Sd": ((1, 0, 1), 0.75), "VSd": ((0, 0, 1), 0.75)}
     final, energy, moment = {}, {}, {}
-    for name, (values, step) in cases.items():
+    for (name, (values, step)), tell in zip(cases.items(), in_parts(progress, [1] * len(cases)), strict=True):
         D = _diag(*values)
-        final[name] = _layers(x, D, -1.0, step, count)
+        final[name] = _layers(x, D, -1.0, step, count, tell)
         energy[name] = float(interaction_energy(final[name], D))
         moment[name] = final[name].square().mean(0).numpy()
     best = energy_optimum(_diag(1, 0.25, 1), "min")
@@ -146,7 +150,7 @@ def repulsion(*, small: bool, seed: int) -> Experiment:
     return Experiment("repulsion", repulsion.__doc__ or "", parameters, checks, final)
 
 
-def four_tokens(*, small: bool, seed: int) -> Experiment:
+def four_tokens(*, small: bool, seed: int, progress: Progress) -> Experiment:
     """Four tokens from the diagonals, D = diag(1, d2), repulsion: tanh(a^2) = d2 tanh(d2 b^2)."""
     slow, fast = (0.5, 1.0, 2.0, 3.0, 5.0), (8.0, 10.0)  # the layer map with the longer step is unstable from 6 on
     s = math.sqrt(0.5)
@@ -155,9 +159,9 @@ def four_tokens(*, small: bool, seed: int) -> Experiment:
     cases = ((slow, 0.05, 1250, 1e-12), (fast, 2e-3, 2500, 1e-5))
     if not small:
         cases = ((slow, 0.05, 10_000, 1e-12), (fast, 5e-4, 10_000, 1e-5))
-    for values, step, count, within in cases:
+    for (values, step, count, within), tell in zip(cases, in_parts(progress, [1] * len(cases)), strict=True):
         D = torch.stack([_diag(1, d2) for d2 in values])
-        final = _layers(x.expand(len(values), 4, 2), D, -1.0, step, count)
+        final = _layers(x.expand(len(values), 4, 2), D, -1.0, step, count, tell)
         energies = interaction_energy(final, D)
         for k, d2 in enumerate(values):
             a2, energy = four_particles(1.0, d2)
@@ -169,7 +173,7 @@ def four_tokens(*, small: bool, seed: int) -> Experiment:
     return Experiment("four-tokens", four_tokens.__doc__ or "", parameters, tuple(checks), table=table)
 
 
-def density(*, small: bool, seed: int) -> Experiment:
+def density(*, small: bool, seed: int, progress: Progress) -> Experiment:
     """Densities on the circle for diag(1, 1 + eps): their second mode over eps, which tends to 2.0817."""
     known = {-0.1: 2.1759, -0.05: 2.1293, 0.05: 2.0334, 0.1: 1.9848, 0.2: 1.8882, 0.3: 1.7939}
     points = 200 if small else 1000
@@ -177,6 +181,7 @@ def density(*, small: bool, seed: int) -> Experiment:
     for eps in everywhere:
         solved = circle_density(_diag(1, 1 + eps), points=points, rate=0.1, iterations=1500, tolerance=1e-14)
         modes.append(solved.mode(2) / eps)
+        progress(len(modes), len(everywhere) + 1)
         if eps in known:
             checks.append(Check.near(f"second mode over eps at {eps:g}", modes[-1], known[eps], 1e-4))
     tiny = circle_density(_diag(1, 1.001), points=points, rate=0.1, iterations=1500, tolerance=1e-14)
@@ -186,7 +191,7 @@ def density(*, small: bool, seed: int) -> Experiment:
     return Experiment("density", density.__doc__ or "", parameters, tuple(checks), table=table)
 
 
-def negative(*, small: bool, seed: int) -> Experiment:
+def negative(*, small: bool, seed: int, progress: Progress) -> Experiment:
     """Maximisers for D <= 0: two antipodal clusters on the lowest axis, with masses that need not be equal."""
     count = 500
     cases = {
@@ -195,9 +200,10 @@ def negative(*, small: bool, seed: int) -> Experiment:
         "diag(-1,0,0)": ((-1, 0, 0), 10),
     }
     checks, final = [], {}
+    parts = in_parts(progress, [runs for _, runs in cases.values()])
     for k, (name, (values, runs)) in enumerate(cases.items()):
         D = _diag(*values)
-        x = _layers(uniform_tokens(100, 3, runs=runs, seed=seed + k), D, 1.0, 0.1, count)
+        x = _layers(uniform_tokens(100, 3, runs=runs, seed=seed + k), D, 1.0, 0.1, count, parts[k])
         final[name] = x
         pairs = (x @ x.mT).abs().amin((-2, -1))
         checks.append(Check.least(f"{name}: least |cosine| of two tokens", float(pairs.min()), 0.9))
@@ -220,7 +226,7 @@ def negative(*, small: bool, seed: int) -> Experiment:
     return Experiment("negative", negative.__doc__ or "", parameters, tuple(checks), final)
 
 
-def indefinite(*, small: bool, seed: int) -> Experiment:
+def indefinite(*, small: bool, seed: int, progress: Progress) -> Experiment:
     """D = diag(-1, d): the pair on e1 is best up to d = ln cosh 1, the point e2 from there on."""
     values = np.linspace(-1, 1, 100)
     one = torch.eye(2, dtype=torch.float64)
@@ -228,7 +234,10 @@ def indefinite(*, small: bool, seed: int) -> Experiment:
     point, first, second = (
         np.array([float(interaction_energy(x, _diag(-1, v))) for v in values]) for x in (one[1:], *pair)
     )
-    best = np.array([energy_optimum(_diag(-1, v)).value for v in values])
+    best = np.empty(len(values))
+    for k, v in enumerate(values):
+        best[k] = energy_optimum(_diag(-1, v)).value
+        progress(k + 1, len(values))
     crossover = math.log(math.cosh(1))
     before, after = values[point < first].max(), values[point > first].min()
     checks = (

@@ -1,4 +1,4 @@
-"""What happens after a long time or in a long context: phase diagram, staircase, collapse, merging, metastability."""
+"""What happens after a long time or in a long context: phase diagram, staircase, collapse, merging."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import math
 import numpy as np
 import torch
 
-from geoattn.dynamics.closed_forms import fastest_mode, long_context_cosine
-from geoattn.dynamics.clusters import cluster_count
+from geoattn.dynamics.closed_forms import long_context_cosine
 from geoattn.dynamics.drift import attend
 from geoattn.dynamics.experiments import Check, Experiment
 from geoattn.dynamics.interaction import read_interaction
 from geoattn.dynamics.phase import phase_diagram
+from geoattn.dynamics.progress import Progress, in_parts
 from geoattn.dynamics.simulate import simulate
 from geoattn.dynamics.staircase import energy_staircase
 from geoattn.dynamics.starts import equiangular_tokens, uniform_tokens
 
-__all__ = ["causal", "long_context", "metastable", "phase", "staircase"]
+__all__ = ["causal", "long_context", "phase", "staircase"]
 
 
-def phase(*, small: bool, seed: int) -> Experiment:
+def phase(*, small: bool, seed: int, progress: Progress) -> Experiment:
     """Time at which half of the pairs of 32 uniform tokens are together, against beta: in high dimension the theory."""
     if small:
-        diagram = phase_diagram([0.5, 3.5, 5.0], [512], runs=8, until=12.0, seed=seed)
+        diagram = phase_diagram([0.5, 3.5, 5.0], [512], runs=8, until=12.0, seed=seed, progress=progress)
     else:
-        diagram = phase_diagram(seed=seed)
+        diagram = phase_diagram(seed=seed, progress=progress)
     table = diagram.to_pandas()
     high, excess = diagram.dims.tolist().index(512), diagram.excess()
     moderate = diagram.betas <= 5
@@ -40,12 +40,14 @@ def phase(*, small: bool, seed: int) -> Experiment:
     return Experiment("phase-diagram", phase.__doc__ or "", diagram.settings, checks, table=columns, notes=notes)
 
 
-def staircase(*, small: bool, seed: int) -> Experiment:
+def staircase(*, small: bool, seed: int, progress: Progress) -> Experiment:
     """Five tokens on the circle at large beta merge one after the other; the logarithm of the time grows like beta."""
     betas = (500.0, 2000.0) if small else (500.0, 1000.0, 1500.0, 2000.0, 3000.0, 4000.0)
     start = 0.5 * math.log(2000) / math.sqrt(2000) * np.array([0, 0.5, 2, 4, 7])
-    runs = [energy_staircase(start, beta) for beta in betas]
-    checks = []
+    runs, checks = [], []
+    for beta in betas:
+        runs.append(energy_staircase(start, beta))
+        progress(len(runs), len(betas))
     for beta, run in zip(betas, runs, strict=True):
         checks.append(Check.near(f"mergers at beta = {beta:g}", len(run.log_t), 4, 0))
         off = float(np.abs(run.plateau - run.heights)[2:].max())
@@ -64,14 +66,15 @@ def staircase(*, small: bool, seed: int) -> Experiment:
     return Experiment("staircase", staircase.__doc__ or "", {"betas": betas, "n": 5}, tuple(checks), table=table)
 
 
-def causal(*, small: bool, seed: int) -> Experiment:
+def causal(*, small: bool, seed: int, progress: Progress) -> Experiment:
     """With a causal mask and V = I all tokens end at the first, which never moves, whatever the queries and keys."""
     runs, end = (4, 60.0) if small else (16, 160.0)
     x = uniform_tokens(20, 3, runs=runs, seed=seed)
-    plain = simulate(x, causal=True, until=end, step=0.3, save=2, observe=())
+    first_half, second_half = in_parts(progress, (1, 1))
+    plain = simulate(x, causal=True, until=end, step=0.3, save=2, observe=(), progress=first_half)
     draw = torch.Generator().manual_seed(seed)
     D = torch.randn(runs, 3, 3, generator=draw, dtype=torch.float64)
-    mixed = simulate(x, D=D, causal=True, until=end, step=0.3, save=2, observe=())
+    mixed = simulate(x, D=D, causal=True, until=end, step=0.3, save=2, observe=(), progress=second_half)
     first = x[:, :1]
     apart = float((plain.final - first).norm(dim=-1).max())
     share = float(((mixed.final - first).norm(dim=-1).amax(-1) < 1e-6).double().mean())
@@ -84,7 +87,7 @@ def causal(*, small: bool, seed: int) -> Experiment:
     return Experiment("causal", causal.__doc__ or "", parameters, checks, {"D = I": plain.final})
 
 
-def long_context(*, small: bool, seed: int) -> Experiment:
+def long_context(*, small: bool, seed: int, progress: Progress) -> Experiment:
     """One layer on n equiangular tokens at beta = gamma log n merges all, some or none, by gamma (1 - cosine)."""
     n = 256 if small else 2048
     checks, rows = [], []
@@ -96,6 +99,7 @@ def long_context(*, small: bool, seed: int) -> Experiment:
             y = out[0, :2] / out[0, :2].norm(dim=-1, keepdim=True)
             found, limit = float(y[0] @ y[1]), long_context_cosine(rho, gamma)
             rows.append((rho, factor, found, long_context_cosine(rho, gamma, 10**12), limit))
+            progress(len(rows), 6)
             name = f"cosine {rho:g}, gamma {factor:g}/(1 - cosine)"
             exact = long_context_cosine(rho, gamma, n)
             checks.append(Check.near(f"{name}: layer off the formula", found - exact, 0.0, 1e-10))
@@ -103,21 +107,3 @@ def long_context(*, small: bool, seed: int) -> Experiment:
     names = ("cosine", "gamma (1 - cosine)", "layer", "n = 1e12", "limit")
     table = {name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
     return Experiment("long-context", long_context.__doc__ or "", {"n": n}, tuple(checks), table=table)
-
-
-def metastable(*, small: bool, seed: int) -> Experiment:
-    """Uniform tokens on the circle first gather in about as many clusters as the fastest mode has waves."""
-    n, runs = (100, 4) if small else (1000, 16)
-    checks, table = [], {"beta": [], "fastest mode": [], "clusters": []}
-    for beta in (9.0, 25.0):
-        x = uniform_tokens(n, 2, runs=runs, seed=seed)
-        run = simulate(x, beta=beta, until=30.0, step=0.1, save=2, keep="last", observe=())
-        clusters = cluster_count(run.final, 1e-3).double()
-        k = fastest_mode(beta)
-        checks.append(
-            Check(f"median number of clusters at beta = {beta:g}, t = 30", float(clusters.median()), k / 2, k + 1)
-        )
-        for name, value in zip(table, (beta, k, float(clusters.mean())), strict=True):
-            table[name].append(value)
-    columns = {name: np.array(values) for name, values in table.items()}
-    return Experiment("metastable", metastable.__doc__ or "", {"n": n, "runs": runs}, tuple(checks), table=columns)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from geoattn.dynamics.closed_forms import clustering_time
 from geoattn.dynamics.inputs import read_number, read_whole
+from geoattn.dynamics.progress import Progress, in_parts
 from geoattn.dynamics.simulate import simulate
 from geoattn.dynamics.starts import uniform_tokens
 from geoattn.errors import GeoattnError
@@ -79,13 +79,14 @@ def phase_diagram(
     until: Any = 30.0,
     step: Any = 0.1,
     seed: Any = 0,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Progress | None = None,
 ) -> PhaseDiagram:
     r"""Clustering of n uniform tokens under SA, V = D = I: P(cosine of two tokens >= 1 - delta) over time.
 
     ``betas`` default to 20 values from 0.1 to 9. The same starts serve for every beta. Tokens run in their span, at
     most n dimensions, by Runge-Kutta 4; runs that are all together leave the batch. As d grows the level 1/2 tends to
-    `clustering_time`; Theorem 6.9 of Geshkovski et al. 2023, figure 3 there with other settings.
+    `clustering_time`; Theorem 6.9 of Geshkovski et al. 2023, figure 3 there with other settings. ``progress`` is called
+    with how many dimensions are done, as a fraction, and how many there are.
 
     >>> small = phase_diagram([1.0], [64], n=8, runs=4, until=8.0)
     >>> bool(abs(small.excess()[0, 0]) < 0.1)
@@ -102,23 +103,22 @@ def phase_diagram(
     probability = np.zeros((len(sizes), len(values), count + 1))
     spread = np.full((len(sizes), len(values)), np.nan)
     t = step * np.arange(count + 1)
+    parts = in_parts(progress, [1] * len(sizes))
     for place, d in enumerate(sizes):
         start = uniform_tokens(n, int(d), runs=runs, seed=read_whole("seed", seed, least=0))
         if n < d:
             start = _in_span(start)
-        shares = _shares(start, values, count, step, delta)
+        shares = _shares(start, values, count, step, delta, parts[place])
         probability[place] = shares.mean(1)
         for k in range(len(values)):
             each = [_crossing(t, row, 0.5) for row in shares[k]]
             spread[place, k] = np.std(each, ddof=1) / np.sqrt(runs) if runs > 1 else np.nan
-        if progress is not None:
-            progress(place + 1, len(sizes))
     about = {"n": n, "runs": runs, "delta": delta, "step": step, "seed": seed}
     return PhaseDiagram(sizes, values, t, probability, spread, curve, about)
 
 
 def _shares(
-    start: Float[Tensor, "run n k"], betas: np.ndarray, count: int, step: float, delta: float
+    start: Float[Tensor, "run n k"], betas: np.ndarray, count: int, step: float, delta: float, progress: Progress
 ) -> Float[np.ndarray, "beta run time"]:
     """Share of near pairs at each step of each run."""
     runs, n, _ = start.shape
@@ -131,15 +131,20 @@ def _shares(
         together = (tokens @ tokens.mT >= 1 - delta).sum((-2, -1)) - n
         return together.double() / (n * (n - 1))
 
-    for first in range(0, count, _CHUNK):
+    firsts = range(0, count, _CHUNK)
+    for first, tell in zip(firsts, in_parts(progress, [1] * len(firsts)), strict=True):
         steps = min(_CHUNK, count - first)
-        run = simulate(x, beta=beta, until=steps * step, step=step, save=steps + 1, keep="last", observe={"near": near})
+        run = simulate(
+            x, beta=beta, until=steps * step, step=step, save=steps + 1, keep="last", observe={"near": near},
+            progress=tell,
+        )  # fmt: skip
         shares = run.observables["near"].numpy().T
         out[left, first : first + steps + 1] = shares
         going = shares[:, -1] < 1.0
         if not going.any():
             break
         left, x, beta = left[going], run.final[torch.from_numpy(going)], beta[torch.from_numpy(going)]
+    progress(1, 1)  # the loop may end early
     return out.reshape(len(betas), runs, count + 1)
 
 

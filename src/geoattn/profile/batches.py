@@ -47,12 +47,12 @@ class Batch:
             given = ", ".join(_what(value) for value in (*self.args, *self.kwargs.values()))
             raise GeoattnError(
                 f"the model raised {type(error).__name__} in its forward pass ({text}) at"
-                f" {Path(trace[-1].filename).name}:{trace[-1].lineno}; it was given {given}. Run it alone on this batch."
+                f" {Path(trace[-1].filename).name}:{trace[-1].lineno}; it was given {given}. Run it alone on that."
             ) from error
 
 
 def _is_ours(error: Exception) -> bool:
-    """Whether it comes from the lenses that run inside the forward pass, not from the model: then it is a bug of ours."""
+    """Whether it comes from the lenses that run inside the forward pass, not from the model: a bug of ours."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
