@@ -128,6 +128,7 @@ def run() -> dict:
 
 
 if __name__ == "__main__":
-    case, n, threads = [*sys.argv[1:], str(TOKENS), "1"][:3] if len(sys.argv) < 3 else [*sys.argv[1:], "1"][:3]
-    torch.set_num_threads(int(threads))
-    print(json.dumps(long(case, int(n))))
+    case, *given = sys.argv[1:]
+    n, threads = [*map(int, given), *(TOKENS, 1)[len(given) :]]
+    torch.set_num_threads(threads)
+    print(json.dumps(long(case, n)))
