@@ -97,6 +97,17 @@ def test_where_the_kernel_is_used(change, fits: bool) -> None:
     assert torch.allclose(short_variances([q], [k], 0.3).double(), expected, rtol=tolerance, atol=0)
 
 
+def test_the_default_dtype_of_torch_does_not_matter() -> None:
+    inputs = operands(1, 2, 1, 5, 5, 8, 1.0)
+    expected = with_gradients(short_variances(inputs[:1], inputs[1:], 0.3), inputs)
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = with_gradients(short_variances(inputs[:1], inputs[1:], 0.3), inputs)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
 def test_queries_changed_before_the_backward_pass_are_refused() -> None:
     inputs = [x.detach().clone().requires_grad_() for x in operands(1, 2, 1, 5, 5, 8, 1.0)]
     q = inputs[0] * 1.0

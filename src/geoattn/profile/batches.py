@@ -40,9 +40,9 @@ class Batch:
         try:
             model(*self.args, **self.kwargs)
         except Exception as error:
-            trace = traceback.extract_tb(error.__traceback__)
             if isinstance(error, (GeoattnError, MemoryError)) or _is_ours(error):
                 raise
+            trace = traceback.extract_tb(error.__traceback__)
             text = (str(error).splitlines() or [""])[0]
             given = ", ".join(_what(value) for value in (*self.args, *self.kwargs.values()))
             raise GeoattnError(

@@ -36,7 +36,7 @@ def short_variances(queries: list[Any], keys: list[Any], scale: float) -> Tensor
 
 def _kernel_fits(queries: list[Any], keys: list[Any]) -> bool:
     (n, d), m = queries[0].shape[-2:], keys[0].shape[-2]
-    if n * m > (n + m) * d or queries[0].device.type != "cpu":
+    if n * m > (n + m) * d or queries[0].device.type != "cpu" or torch.compiler.is_compiling():
         return False
     return all(type(x) is Tensor and x.dtype == torch.float32 and x.stride(-1) == 1 for x in (*queries, *keys))
 
@@ -48,8 +48,8 @@ class _Kernel(torch.autograd.Function):
     def forward(ctx: Any, scale: float, *inputs: Any):
         layers = len(inputs) // 2
         (b, h, n, _), m = inputs[0].shape, inputs[layers].shape[2]
-        variance = torch.empty(layers, b, h)
-        slope = torch.empty(layers, b, h, n, m) if any(ctx.needs_input_grad) else None
+        variance = inputs[0].new_empty(layers, b, h)
+        slope = inputs[0].new_empty(layers, b, h, n, m) if any(ctx.needs_input_grad) else None
         arrays = [x.detach().numpy() for x in inputs]
         _native.row_variances(
             arrays[:layers], arrays[layers:], scale, variance.numpy(), None if slope is None else slope.numpy(),
@@ -64,7 +64,7 @@ class _Kernel(torch.autograd.Function):
         refuse_second_derivative()
         slope, *inputs = ctx.saved_tensors
         layers = len(slope)
-        made = [torch.empty(x.shape) for x in inputs]  # one by one: memory that the layers just gave back
+        made = [x.new_empty(x.shape) for x in inputs]  # one by one: memory that the layers just gave back
         arrays, outs = [x.detach().numpy() for x in inputs], [x.numpy() for x in made]
         _native.row_variance_gradients(
             arrays[:layers], arrays[layers:], slope.numpy(), upstream[0].contiguous().numpy(),
