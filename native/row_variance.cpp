@@ -15,9 +15,12 @@ namespace {
 // Four doubles or eight floats, at any address.
 typedef double Doubles __attribute__((vector_size(32), aligned(8), may_alias));
 typedef float Floats __attribute__((vector_size(32), aligned(4), may_alias));
+typedef float Quarters __attribute__((vector_size(16), aligned(4), may_alias));
 typedef std::int64_t Integers __attribute__((vector_size(32), aligned(8), may_alias));
 constexpr int LANES = 4, ROWS = 6;  // a tile of logits, ROWS x (2 LANES), stays in registers
 
+inline double sum(Doubles x) { return (x[0] + x[1]) + (x[2] + x[3]); }
+inline const Doubles& at(const double* x) { return *reinterpret_cast<const Doubles*>(x); }
 inline Doubles& at(double* x) { return *reinterpret_cast<Doubles*>(x); }
 inline const Floats& at(const float* x) { return *reinterpret_cast<const Floats*>(x); }
 
@@ -39,17 +42,21 @@ inline void exponentiate(Doubles& x) {
 // What one thread needs for the forward pass of one map. Rows and columns beyond n and m fill up the last tile.
 struct Room {
     int n, m, d, rows, columns;
-    std::vector<double> query, key, weights, uniform;  // (rows, d), (d, columns), (rows, columns), (columns)
+    std::vector<double> query, key, weights;  // (rows, d), times the scale; (d, columns); (rows, columns)
+    std::vector<double> uniform, beyond;      // (columns): 1 / m, 0 beyond m; (LANES): 0 and -infinity, of the last columns
+    std::vector<double> of_row;               // (n): what a step found in each row
 
     Room(int n, int m, int d)
         : n(n), m(m), d(d), rows((n + ROWS - 1) / ROWS * ROWS), columns((m + LANES - 1) / LANES * LANES),
-          query(std::size_t(rows) * d), key(std::size_t(d) * columns), weights(std::size_t(rows) * columns), uniform(columns) {
+          query(std::size_t(rows) * d), key(std::size_t(d) * columns), weights(std::size_t(rows) * columns), uniform(columns),
+          beyond(LANES), of_row(n) {
         std::fill_n(uniform.begin(), m, 1.0 / m);
+        std::fill(beyond.end() - (columns - m), beyond.end(), -std::numeric_limits<double>::infinity());
     }
 
-    void load(const float* q, std::int64_t q_row, const float* k, std::int64_t k_row) {
+    void load(const float* q, std::int64_t q_row, const float* k, std::int64_t k_row, double scale) {
         for (int i = 0; i < n; ++i)
-            for (int t = 0; t < d; ++t) query[std::size_t(i) * d + t] = q[i * q_row + t];
+            for (int t = 0; t < d; ++t) query[std::size_t(i) * d + t] = scale * q[i * q_row + t];
         int j = 0;
         for (; j + LANES <= m; j += LANES) {  // rows of keys become columns, a few together: whole vectors are stored
             const float *a = k + j * k_row, *b = a + k_row, *c = b + k_row, *e = c + k_row;
@@ -77,82 +84,98 @@ struct Room {
         }
     }
 
-    // From logits to the sum of squared deviations of all rows, and to slopes (n, m) if wanted. NaN stays NaN.
+    // From logits to the sum of squared deviations of all rows, and to slopes (n, m) if wanted. NaN stays NaN. Each step goes
+    // over all rows before the next: within a row they wait for one another.
     double deviations(double scale, float* slope) {
-        const double factor = 2 * scale / (double(n) * m);
         for (int i = 0; i < n; ++i) {
             double* w = &weights[std::size_t(i) * columns];
-            Doubles tops = Doubles{} - std::numeric_limits<double>::infinity();
-            for (int j = 0; j < columns; j += LANES) at(w + j) *= scale;
-            std::fill(w + m, w + columns, tops[0]);
-            for (int j = 0; j < columns; j += LANES) tops = tops < at(w + j) ? at(w + j) : tops;
-            const double top = std::max(std::max(tops[0], tops[1]), std::max(tops[2], tops[3]));
-            for (int j = 0; j < columns; j += LANES) at(w + j) -= top;
+            at(w + columns - LANES) += at(&beyond[0]);
+            Doubles tops = at(w);
+            for (int j = LANES; j < columns; j += LANES) tops = tops < at(w + j) ? at(w + j) : tops;
+            of_row[i] = std::max(std::max(tops[0], tops[1]), std::max(tops[2], tops[3]));
         }
-        for (std::size_t e = 0; e < std::size_t(n) * columns; e += LANES) exponentiate(at(&weights[e]));
+        for (int i = 0; i < n; ++i) {
+            double *w = &weights[std::size_t(i) * columns], top = of_row[i];
+            Doubles sums = {};
+            for (int j = 0; j < columns; j += LANES) {
+                Doubles weight = at(w + j) - top;
+                exponentiate(weight);
+                sums += at(w + j) = weight;
+            }
+            of_row[i] = sum(sums);
+        }
         double total = 0;
         for (int i = 0; i < n; ++i) {
-            double* w = &weights[std::size_t(i) * columns];
-            std::fill(w + m, w + columns, 0.0);
-            Doubles sums = {}, spreads = {};
-            for (int j = 0; j < columns; j += LANES) sums += at(w + j);
-            const double inverse = 1 / (sums[0] + sums[1] + sums[2] + sums[3]);
+            double *w = &weights[std::size_t(i) * columns], inverse = 1 / of_row[i];
+            Doubles spreads = {};
             for (int j = 0; j < columns; j += LANES) {
-                at(w + j) *= inverse;
-                const Doubles deviation = at(w + j) - at(&uniform[j]);
+                const Doubles deviation = (at(w + j) *= inverse) - at(&uniform[j]);
                 spreads += deviation * deviation;
             }
-            const double squares = spreads[0] + spreads[1] + spreads[2] + spreads[3];
-            total += squares;
-            if (slope == nullptr) continue;
-            for (int j = 0; j < m; ++j) slope[std::size_t(i) * m + j] = float(w[j] * (w[j] - uniform[j] - squares) * factor);
+            total += of_row[i] = sum(spreads);
+        }
+        if (slope == nullptr) return total;
+        const double factor = 2 * scale / (double(n) * m);
+        for (int i = 0; i < n; ++i, slope += m) {
+            const double *w = &weights[std::size_t(i) * columns], squares = of_row[i];
+            int j = 0;
+            for (; j + LANES <= m; j += LANES) {
+                const Doubles weight = at(w + j), exact = weight * ((weight - at(&uniform[j])) - squares) * factor;
+                *reinterpret_cast<Quarters*>(slope + j) = __builtin_convertvector(exact, Quarters);
+            }
+            for (; j < m; ++j) slope[j] = float(w[j] * ((w[j] - uniform[j]) - squares) * factor);
         }
         return total;
     }
 };
 
-// A product of slopes and operands: out (rows, d) = sum over terms of factor (row, term) (x (term, d) - origin (d)).
+// out (rows, d) = sum over terms of factor (row, term) x (term, d)
 struct Product {
     float* out;
     const float* factors;
     int row_step, term_step;  // of the factors
     const float* x;
     std::int64_t x_row;
-    const float* origin;
     int rows, terms, d;
-
-    float factor(int i, int j) const { return factors[std::size_t(i) * row_step + std::size_t(j) * term_step]; }
 
     // `HEIGHT` rows from i, `WIDTH` vectors of columns from c, held in registers.
     template <int HEIGHT, int WIDTH> void tile(int i, int c) const {
-        Floats sums[HEIGHT][WIDTH] = {}, from[WIDTH];
-        for (int v = 0; v < WIDTH; ++v) from[v] = at(origin + c + v * 8);
-        for (int j = 0; j < terms; ++j) {
-            const float* row = x + j * x_row + c;
-            for (int v = 0; v < WIDTH; ++v) {
-                const Floats term = at(row + v * 8) - from[v];
-                for (int r = 0; r < HEIGHT; ++r) sums[r][v] += factor(i + r, j) * term;
-            }
-        }
+        Floats sums[HEIGHT][WIDTH] = {};
+        const float *row = x + c, *factor = factors + std::size_t(i) * row_step;
+        const std::ptrdiff_t across = row_step;
+        int left = terms;
+        do {
+            for (int r = 0; r < HEIGHT; ++r)
+                for (int v = 0; v < WIDTH; ++v) sums[r][v] += factor[r * across] * at(row + v * 8);
+            row += x_row, factor += term_step;
+        } while (--left > 0);
+        float* to = out + std::size_t(i) * d + c;
+        const std::ptrdiff_t width = d;
         for (int r = 0; r < HEIGHT; ++r)
-            for (int v = 0; v < WIDTH; ++v) *reinterpret_cast<Floats*>(out + std::size_t(i + r) * d + c + v * 8) = sums[r][v];
+            for (int v = 0; v < WIDTH; ++v) *reinterpret_cast<Floats*>(to + r * width + v * 8) = sums[r][v];
     }
 
     template <int WIDTH> int columns(int c) const {
         for (; c + 8 * WIDTH <= d; c += 8 * WIDTH) {
             int i = 0;
-            for (; i + 3 <= rows; i += 3) tile<3, WIDTH>(i, c);
-            for (; i < rows; ++i) tile<1, WIDTH>(i, c);
+            for (; i + 6 <= rows; i += 6) tile<6, WIDTH>(i, c);
+            switch (rows - i) {  // the rest in one
+                case 5: tile<5, WIDTH>(i, c); break;
+                case 4: tile<4, WIDTH>(i, c); break;
+                case 3: tile<3, WIDTH>(i, c); break;
+                case 2: tile<2, WIDTH>(i, c); break;
+                case 1: tile<1, WIDTH>(i, c); break;
+            }
         }
         return c;
     }
 
     void run() const {
-        int c = columns<1>(columns<4>(0));
+        int c = columns<1>(columns<2>(0));
         for (; c < d; ++c)
             for (int i = 0; i < rows; ++i) {
                 float sum = 0;
-                for (int j = 0; j < terms; ++j) sum += factor(i, j) * (x[j * x_row + c] - origin[c]);
+                for (int j = 0; j < terms; ++j) sum += factors[std::size_t(i) * row_step + std::size_t(j) * term_step] * x[j * x_row + c];
                 out[std::size_t(i) * d + c] = sum;
             }
     }
@@ -178,7 +201,7 @@ void row_variances(const Maps& maps, double scale, float* variance, float* slope
     const std::int64_t area = std::int64_t(maps.n) * maps.m;
     each_map(maps, Room(maps.n, maps.m, maps.d),
              [&](Room& room, std::int64_t map, const float* q, std::int64_t q_row, const float* k, std::int64_t k_row) {
-                 room.load(q, q_row, k, k_row);
+                 room.load(q, q_row, k, k_row, scale);
                  room.products();
                  variance[map] = float(room.deviations(scale, slope == nullptr ? nullptr : slope + map * area) / double(area));
              });
@@ -187,16 +210,20 @@ void row_variances(const Maps& maps, double scale, float* variance, float* slope
 void row_variance_gradients(const Maps& maps, const Gradients& g) {
     const int n = maps.n, m = maps.m, d = maps.d;
     struct Buffers {
-        std::vector<float> slope, zero;
+        std::vector<float> slope, key;
     };
-    const Buffers buffers{std::vector<float>(std::size_t(n) * m), std::vector<float>(d)};
+    const Buffers buffers{std::vector<float>(std::size_t(n) * m), std::vector<float>(std::size_t(m) * d)};
     each_map(maps, buffers, [&](Buffers& own, std::int64_t map, const float* q, std::int64_t q_row, const float* k, std::int64_t k_row) {
         const float* slope = g.slope + map * n * m;
-        for (std::size_t e = 0; e < own.slope.size(); ++e) own.slope[e] = g.upstream[map] * slope[e];
-        const std::int64_t layer = map / (maps.batch * maps.heads), within = map % (maps.batch * maps.heads) * d;
+        const float upstream = g.upstream[map];
+        float *scaled = own.slope.data(), *key = own.key.data();
+        for (int e = 0; e < n * m; ++e) scaled[e] = upstream * slope[e];
         // Rows of the slope sum to 0, so keys may be taken from the first of them: what all have in common only costs digits.
-        Product{g.to_query[layer] + within * n, own.slope.data(), m, 1, k, k_row, k, n, m, d}.run();
-        Product{g.to_key[layer] + within * m, own.slope.data(), 1, m, q, q_row, own.zero.data(), m, n, d}.run();
+        for (int j = 0; j < m; ++j)
+            for (int t = 0; t < d; ++t) key[std::size_t(j) * d + t] = k[j * k_row + t] - k[t];
+        const std::int64_t layer = map / (maps.batch * maps.heads), within = map % (maps.batch * maps.heads) * d;
+        Product{g.to_query[layer] + within * n, scaled, m, 1, key, d, n, m, d}.run();
+        Product{g.to_key[layer] + within * m, scaled, 1, m, q, q_row, m, n, d}.run();
     });
 }
 

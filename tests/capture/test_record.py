@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
+from dataclasses import fields
+
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import _get_current_function_mode_stack
 
+import geoattn
 from geoattn.capture import capture
 from geoattn.errors import GeoattnError
 from tests.capture.blocks import HEADS, WIDTH, Stack, TimmAttention, VitPytorchAttention
 from tests.capture.zoo import ARCHITECTURES
+
+reading = importlib.import_module("geoattn.capture.reading")  # geoattn.capture is a function too
 
 
 @pytest.fixture
@@ -39,6 +45,29 @@ def test_sequence(model: Stack, x: Tensor) -> None:
     assert [call.name for call in record[2:4]] == ["blocks.2.attn", "blocks.3.attn"]
     assert repr(record) == "Record(12 calls, closed)"
     assert repr(record[0]) == "Call('blocks.0.attn', self, sdpa, 3 x 4 heads x 5 x 5)"
+
+
+def test_the_short_way_of_vision_models_reads_what_the_long_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, images = geoattn.LViT(), torch.rand(4, 1, 28, 28)
+    with capture(model) as record:
+        model(images)  # the first call of a route is read at once, for its check
+        record.clear()
+        model(images)
+        waiting = list(record._waiting)
+    assert len(waiting) == 8
+    assert all(reading._is_plain(*each) for each in waiting)
+    short = [reading.read_sighting(*each, i, 1, None) for i, each in enumerate(waiting)]
+    monkeypatch.setattr(reading, "_is_plain", lambda *_: False)
+    long = [reading.read_sighting(*each, i, 1, None) for i, each in enumerate(waiting)]
+    for quick, slow in zip(short, long, strict=True):
+        for field in fields(slow):
+            if field.name != "kept":
+                assert getattr(quick, field.name) == getattr(slow, field.name), field.name
+        assert quick.kept is not None
+        assert slow.kept is not None
+        for field in fields(slow.kept):
+            mine, theirs = getattr(quick.kept, field.name), getattr(slow.kept, field.name)
+            assert mine is theirs if isinstance(theirs, Tensor) else mine == theirs, field.name
 
 
 def test_parts_of_a_map(model: Stack, x: Tensor) -> None:

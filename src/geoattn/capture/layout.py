@@ -110,7 +110,7 @@ def spread_mask(mask: Tensor, axes: tuple[int, ...], lead: Lead) -> Tensor:
 def broadcast_lead(query: Tensor, key: Tensor, grouped: bool) -> tuple[Tensor, Tensor]:
     """Queries and keys with as many axes each, and queries with all samples and heads of both."""
     ndim = max(query.ndim, key.ndim)
-    query, key = (x[(None,) * (ndim - x.ndim)] for x in (query, key))
+    query, key = (x if x.ndim == ndim else x[(None,) * (ndim - x.ndim)] for x in (query, key))
     if query.shape[:-2] == key.shape[:-2]:
         return query, key
     if grouped:  # the axis of heads is not shared
