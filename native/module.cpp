@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <chrono>
@@ -22,9 +23,11 @@ namespace {
 template <class T, int ND> using Array = nb::ndarray<T, nb::ndim<ND>, nb::c_contig, nb::device::cpu>;
 using OptionalTrees = std::optional<Array<std::int32_t, 2>>;
 using OptionalPotentials = std::optional<Array<double, 2>>;
-using Operands = std::vector<nb::ndarray<const float, nb::ndim<4>, nb::device::cpu>>;
-using Made = std::vector<Array<float, 4>>;
-using OptionalSlope = std::optional<Array<float, 5>>;
+// Tensors by address: the arrays of a training step are many and small, and each array object costs as much as its maps.
+using Address = std::uintptr_t;
+using Addresses = std::vector<Address>;
+using Places = std::vector<std::tuple<Address, std::int64_t, std::int64_t, std::int64_t>>;  // address, strides of (b, h, rows)
+using Sizes = std::tuple<std::int64_t, std::int64_t, int, int, int>;                          // b, h, n, m, d
 
 bool has_v3() {
 #if defined(GEOATTN_HAVE_V3)
@@ -97,17 +100,23 @@ void fill(Job& job, const Array<const double, 3>& lengths, const Array<const dou
     job.threads = threads;
 }
 
-geoattn::Maps maps_of(const Operands& queries, const Operands& keys, int threads) {
-    geoattn::Maps maps;
-    for (const auto& x : queries) maps.queries.push_back({x.data(), x.stride(0), x.stride(1), x.stride(2)});
-    for (const auto& x : keys) maps.keys.push_back({x.data(), x.stride(0), x.stride(1), x.stride(2)});
-    maps.batch = std::int64_t(queries[0].shape(0));
-    maps.heads = std::int64_t(queries[0].shape(1));
-    maps.n = int(queries[0].shape(2));
-    maps.m = int(keys[0].shape(2));
-    maps.d = int(queries[0].shape(3));
-    maps.threads = threads;
-    return maps;
+float* floats(Address address) { return reinterpret_cast<float*>(address); }
+
+std::vector<float*> floats(const Addresses& addresses) {
+    std::vector<float*> pointers;
+    for (const Address address : addresses) pointers.push_back(floats(address));
+    return pointers;
+}
+
+std::vector<geoattn::Operand> operands_of(const Places& places) {
+    std::vector<geoattn::Operand> operands;
+    for (const auto& [address, batch, head, row] : places) operands.push_back({floats(address), batch, head, row});
+    return operands;
+}
+
+geoattn::Maps maps_of(const Places& queries, const Places& keys, const Sizes& sizes, int threads) {
+    const auto [batch, heads, n, m, d] = sizes;
+    return {operands_of(queries), operands_of(keys), batch, heads, n, m, d, threads};
 }
 
 }  // namespace
@@ -172,25 +181,24 @@ NB_MODULE(_native, m) {
 
     m.def(
         "row_variances",
-        [](const Operands& queries, const Operands& keys, double scale, Array<float, 3> variance, OptionalSlope slope, int threads) {
-            const geoattn::Maps maps = maps_of(queries, keys, threads);
+        [](const Places& queries, const Places& keys, const Sizes& sizes, double scale, Address variance, Address slope, int threads) {
+            const geoattn::Maps maps = maps_of(queries, keys, sizes, threads);
             nb::gil_scoped_release release;
-            GEOATTN_CALL(row_variances)(maps, scale, variance.data(), slope ? slope->data() : nullptr);
+            GEOATTN_CALL(row_variances)(maps, scale, floats(variance), floats(slope));
         },
-        "queries"_a.noconvert(), "keys"_a.noconvert(), "scale"_a, "variance"_a.noconvert(), "slope"_a.none(), nb::kw_only(), "threads"_a,
-        "Fill variance (layers, b, h) of softmax(scale q k^T), and its slopes; the last axis of queries and keys is dense.");
+        "queries"_a, "keys"_a, "sizes"_a, "scale"_a, "variance"_a, "slope"_a, "threads"_a,
+        "Fill variance (layers, b, h) of softmax(scale q k^T), and its slopes unless their address is 0; float32 on a CPU, the last\n"
+        "axis of queries and keys dense.");
 
     m.def(
         "row_variance_gradients",
-        [](const Operands& queries, const Operands& keys, Array<const float, 5> slope, Array<const float, 3> upstream,
-           const Made& to_query, const Made& to_key, int threads) {
-            const geoattn::Maps maps = maps_of(queries, keys, threads);
-            geoattn::Gradients gradients{slope.data(), upstream.data(), {}, {}};
-            for (const auto& x : to_query) gradients.to_query.push_back(x.data());
-            for (const auto& x : to_key) gradients.to_key.push_back(x.data());
+        [](const Places& queries, const Places& keys, const Sizes& sizes, Address slope, Address upstream, const Addresses& to_query,
+           const Addresses& to_key, int threads) {
+            const geoattn::Maps maps = maps_of(queries, keys, sizes, threads);
+            const geoattn::Gradients gradients{floats(slope), floats(upstream), floats(to_query), floats(to_key)};
             nb::gil_scoped_release release;
             GEOATTN_CALL(row_variance_gradients)(maps, gradients);
         },
-        "queries"_a.noconvert(), "keys"_a.noconvert(), "slope"_a.noconvert(), "upstream"_a.noconvert(), "to_query"_a.noconvert(),
-        "to_key"_a.noconvert(), nb::kw_only(), "threads"_a, "Fill the gradients of sum(upstream * variance).");
+        "queries"_a, "keys"_a, "sizes"_a, "slope"_a, "upstream"_a, "to_query"_a, "to_key"_a, "threads"_a,
+        "Fill the gradients of sum(upstream * variance).");
 }

@@ -5,7 +5,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Doubles = NDArray[np.float64]
-Floats = NDArray[np.float32]
+Place = tuple[int, int, int, int]  # address, strides of batch, heads and rows
+Sizes = tuple[int, int, int, int, int]  # batch, heads, queries, keys, width
 
 def instruction_set() -> str: ...
 def solve(
@@ -48,21 +49,15 @@ def pull_back(
 ) -> None: ...
 def shortest_paths(distances: Doubles, *, directed: bool, threads: int) -> None: ...
 def row_variances(
-    queries: list[Floats],
-    keys: list[Floats],
-    scale: float,
-    variance: Floats,
-    slope: Floats | None,
-    *,
-    threads: int,
+    queries: list[Place], keys: list[Place], sizes: Sizes, scale: float, variance: int, slope: int, threads: int
 ) -> None: ...
 def row_variance_gradients(
-    queries: list[Floats],
-    keys: list[Floats],
-    slope: Floats,
-    upstream: Floats,
-    to_query: list[Floats],
-    to_key: list[Floats],
-    *,
+    queries: list[Place],
+    keys: list[Place],
+    sizes: Sizes,
+    slope: int,
+    upstream: int,
+    to_query: list[int],
+    to_key: list[int],
     threads: int,
 ) -> None: ...

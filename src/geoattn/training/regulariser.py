@@ -151,6 +151,7 @@ class Handle:
         if self._penalty is None:
             with sharing(self.processes):
                 self._penalty = self.regulariser.penalise(self._record, max(self.step, 0))
+            self._record.clear()  # queries and keys then go during the backward pass, as they would without us
             if self._log is not None:
                 self._log(self.step, self.figures())
         return self._penalty

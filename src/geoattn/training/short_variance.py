@@ -36,9 +36,9 @@ def short_variances(queries: list[Any], keys: list[Any], scale: float) -> Tensor
 
 def _kernel_fits(queries: list[Any], keys: list[Any]) -> bool:
     (n, d), m = queries[0].shape[-2:], keys[0].shape[-2]
-    if n * m > (n + m) * d or queries[0].device.type != "cpu" or torch.compiler.is_compiling():
+    if n * m > (n + m) * d or torch.compiler.is_compiling():
         return False
-    return all(type(x) is Tensor and x.dtype == torch.float32 and x.stride(-1) == 1 for x in (*queries, *keys))
+    return all([_is_dense(x) for x in (*queries, *keys)])
 
 
 class _Kernel(torch.autograd.Function):
@@ -47,14 +47,7 @@ class _Kernel(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scale: float, *inputs: Any):
         layers = len(inputs) // 2
-        (b, h, n, _), m = inputs[0].shape, inputs[layers].shape[2]
-        variance = inputs[0].new_empty(layers, b, h)
-        slope = inputs[0].new_empty(layers, b, h, n, m) if any(ctx.needs_input_grad) else None
-        arrays = [x.detach().numpy() for x in inputs]
-        _native.row_variances(
-            arrays[:layers], arrays[layers:], scale, variance.numpy(), None if slope is None else slope.numpy(),
-            threads=torch.get_num_threads(),
-        )  # fmt: skip
+        variance, slope = _values(scale, inputs[:layers], inputs[layers:], any(ctx.needs_input_grad))
         if slope is not None:
             ctx.save_for_backward(slope, *inputs)
         return variance
@@ -64,13 +57,43 @@ class _Kernel(torch.autograd.Function):
         refuse_second_derivative()
         slope, *inputs = ctx.saved_tensors
         layers = len(slope)
-        made = [x.new_empty(x.shape) for x in inputs]  # one by one: memory that the layers just gave back
-        arrays, outs = [x.detach().numpy() for x in inputs], [x.numpy() for x in made]
-        _native.row_variance_gradients(
-            arrays[:layers], arrays[layers:], slope.numpy(), upstream[0].contiguous().numpy(),
-            outs[:layers], outs[layers:], threads=torch.get_num_threads(),
-        )  # fmt: skip
-        return None, *made
+        return None, *_gradients(inputs[:layers], inputs[layers:], slope, upstream[0])
+
+
+def _values(scale: float, queries: Any, keys: Any, with_slope: bool) -> tuple[Any, Any]:
+    """Variances (layers, b, h), and their slopes if wanted."""
+    (b, h, n, d), m, layers = queries[0].shape, keys[0].shape[2], len(queries)
+    variance = torch.empty((layers, b, h), dtype=torch.float32, device="cpu")
+    slope = torch.empty((layers, b, h, n, m), dtype=torch.float32, device="cpu") if with_slope else None
+    _native.row_variances(
+        [_place(x) for x in queries], [_place(x) for x in keys], (b, h, n, m, d), scale,
+        variance.data_ptr(), 0 if slope is None else slope.data_ptr(), torch.get_num_threads(),
+    )  # fmt: skip
+    return variance, slope
+
+
+def _gradients(queries: Any, keys: Any, slope: Any, upstream: Any) -> list[Any]:
+    """Gradients of sum(upstream * variance)."""
+    (b, h, n, d), m, upstream = queries[0].shape, keys[0].shape[2], upstream.contiguous()
+    # one by one: memory that the layers just gave back
+    made = [torch.empty(x.shape, dtype=torch.float32, device="cpu") for x in (*queries, *keys)]
+    addresses = [x.data_ptr() for x in made]
+    _native.row_variance_gradients(
+        [_place(x) for x in queries], [_place(x) for x in keys], (b, h, n, m, d), slope.data_ptr(), upstream.data_ptr(),
+        addresses[: len(queries)], addresses[len(queries) :], torch.get_num_threads(),
+    )  # fmt: skip
+    return made
+
+
+def _place(x: Tensor) -> tuple[int, int, int, int]:
+    batch, head, row, _ = x.stride()
+    return x.data_ptr(), batch, head, row
+
+
+def _is_dense(x: Any) -> bool:
+    """Whether the kernel can read it: rows of float32 in the memory of the CPU, as they are (not to be negated)."""
+    dense = type(x) is Tensor and x.dtype == torch.float32 and x.stride(-1) == 1 and x.device.type == "cpu"
+    return dense and not x.is_neg()
 
 
 class _Short(torch.autograd.Function):
