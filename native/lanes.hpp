@@ -131,6 +131,20 @@ inline double min_sum(const double* a, const double* b, int n) {
     return lowest(low);
 }
 
+// min over pairs of rows of d(a, b) - |p(a) - p(b)|, d symmetric with zeros on the diagonal and padded with infinity
+inline double min_gap(const double* d, const double* p, int n, int stride) {
+    const __m256d sign = _mm256_set1_pd(-0.0);
+    __m256d low = _mm256_setzero_pd();
+    for (int a = 0; a < n; ++a, d += stride) {
+        const __m256d own = _mm256_set1_pd(p[a]);
+        for (int k = a & ~3; k < n; k += 4) {
+            const __m256d apart = _mm256_andnot_pd(sign, _mm256_sub_pd(_mm256_load_pd(p + k), own));
+            low = _mm256_min_pd(_mm256_sub_pd(_mm256_load_pd(d + k), apart), low);
+        }
+    }
+    return lowest(low);
+}
+
 // first position of the largest positive entry, -1 when there is none
 inline int argmax_positive(const double* x, int n) {
     __m256d m0 = _mm256_setzero_pd(), m1 = m0;
@@ -224,6 +238,16 @@ inline int at_most(const float* x, int n, float limit, int* where, int most) {
 inline double min_sum(const double* a, const double* b, int n) {
     double low = INF;
     for (int k = 0; k < n; ++k) low = a[k] + b[k] < low ? a[k] + b[k] : low;
+    return low;
+}
+
+inline double min_gap(const double* d, const double* p, int n, int stride) {
+    double low = 0;
+    for (int a = 0; a < n; ++a, d += stride)
+        for (int k = a + 1; k < n; ++k) {
+            const double gap = d[k] - (p[k] < p[a] ? p[a] - p[k] : p[k] - p[a]);
+            low = gap < low ? gap : low;
+        }
     return low;
 }
 

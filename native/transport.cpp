@@ -78,8 +78,9 @@ Answer answer(Tree& tree, const Network& net, const Masses<Mass>& masses, int fr
     tree.reroot(source);
     Answer result{tree.solve(m, l, source, sink, masses.idle, 4.0 * net.n, stop)};
     if (result.outcome != Outcome::optimal) return result;
-    double moved = idle * masses.whole;
-    for (int v = 0; v < net.n; ++v) moved += std::max(0.0, as_double(m[v] - l[v]));
+    Mass apart = 0;
+    for (int v = 0; v < net.n; ++v) apart += m[v] > l[v] ? m[v] - l[v] : Mass(0);
+    const double moved = idle * masses.whole + as_double(apart);
     result.w1 = tree.cost() / masses.whole;
     // Rounding may have put each class off by a unit, over the diameter at worst.
     result.excess = (tree.excess(moved) + net.n * net.reach) / masses.whole;

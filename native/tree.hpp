@@ -35,6 +35,14 @@ typedef long double Quad;
 
 enum class Outcome { optimal, unbounded, stalled, stopped };
 
+// The worst violation of p(a) - p(b) <= d(a, b), at most 0.
+inline double violation(const Network& net, const double* p) {
+    if (!net.directed) return min_gap(net.distances[0], p, net.n, net.stride);
+    double worst = 0;
+    for (int a = 0; a < net.n; ++a) worst = std::min(worst, min_sum(net.distances[a], p, net.stride) - p[a]);
+    return worst;
+}
+
 // WORDS: 64-bit words per subtree set, 0 when only known at run time. Real: the potentials. Double is enough unless short
 // lengths lie far from the root; the caller sees that in the certificate and asks again with Quad.
 template <class Mass, int WORDS, class Real> class Tree {
@@ -112,14 +120,13 @@ template <class Mass, int WORDS, class Real> class Tree {
             const double lack = double(Real(x.length) - climb);
             slack += std::fabs(as_double(x.flow)) * std::fabs(lack);
         }
-        for (int a = 0; a < n_; ++a) {
-            if constexpr (std::is_same_v<Real, double>) {
-                worst = std::min(worst, min_sum(net_.distances[a], p_.data(), stride_) - p_[a]);
-            } else {
-                // The distances are sums rounded to double; the edges are exact, at the price of a factor below.
+        if constexpr (std::is_same_v<Real, double>) {
+            worst = violation(net_, p_.data());
+        } else {
+            // The distances are sums rounded to double; the edges are exact, at the price of a factor below.
+            for (int a = 0; a < n_; ++a)
                 for (int b = 0; b < n_; ++b)
                     if (net_.out[a][b] < INF) worst = std::min(worst, double(Real(net_.out[a][b]) + p_[b] - p_[a]));
-            }
         }
         const int most_hops = std::is_same_v<Real, double> ? 1 : n_ - 1;
         return slack - worst * most_hops * moved_mass;
