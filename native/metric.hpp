@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <numeric>
 
 #include "lanes.hpp"
@@ -99,6 +100,16 @@ struct Network {
     const Matrix& rows(bool outward) const { return outward || !directed ? out : in; }
     const Row<float>& coarse(bool outward) const { return outward || !directed ? coarse_out : coarse_in; }
 
+    // A rougher copy still, for Cuts: sixteen lengths are one vector. Potentials lie within 1.5 `reach` of zero, so that no
+    // sum of a length and two of them overflows. What is no edge, or not across the cut, comes to more than ROUGH_NONE; a
+    // length and two potentials, each off by half a unit, may hide an edge shorter by ROUGH_ERROR.
+    static constexpr int ROUGH_REACH = 10000, ROUGH_ERROR = 3, ROUGH_NONE = 17000;
+    int rough_stride = 0;  // 0: too many classes
+    double rough_scale = 1;
+    Row<std::int16_t> rough_out, rough_in;
+
+    const std::int16_t* rough(bool outward) const { return (outward || !directed ? rough_out : rough_in).data(); }
+
     const ShortEdges& short_edges(bool outward) const { return outward || !directed ? short_out : short_in; }
 
     void finish(double bound, int threads) {
@@ -109,6 +120,16 @@ struct Network {
             coarse.resize(m.data.size());
             std::transform(m.data.begin(), m.data.end(), coarse.begin(), [&](double x) { return float(x * scale); });
         };
+        // Few sizes: each is code of its own. A class token and 64, 128 or 256 patches belong to the smaller ones.
+        rough_stride = n <= 32 ? 32 : n <= 65 ? 80 : n <= 129 ? 144 : n <= 208 ? 208 : n <= 257 ? 272 : 0;
+        rough_scale = scale * ROUGH_REACH;
+        auto roughen = [&](const Matrix& m, Row<std::int16_t>& rough) {
+            rough.assign(std::size_t(n) * rough_stride, 32767);
+            for (int u = 0; u < n; ++u)
+                for (int v = 0; v < n; ++v)
+                    if (m[u][v] < INF) rough[std::size_t(u) * rough_stride + v] = std::int16_t(std::lrint(m[u][v] * rough_scale));
+        };
+        if (rough_stride) roughen(out, rough_out);
         round(out, coarse_out);
         const bool many = n >= ShortEdges::FROM;
         if (many) short_out.fill(coarse_out, n, stride, threads);
@@ -116,6 +137,7 @@ struct Network {
         in = Matrix(n);
         for (int u = 0; u < n; ++u)
             for (int v = 0; v < n; ++v) in[v][u] = out[u][v];
+        if (rough_stride) roughen(in, rough_in);
         round(in, coarse_in);
         if (many) short_in.fill(coarse_in, n, stride, threads);
     }

@@ -2,8 +2,8 @@
 #include <mutex>
 #include <optional>
 
+#include "cuts.hpp"
 #include "gradient.hpp"
-#include "tree.hpp"
 
 namespace geoattn::GEOATTN_ISA {
 namespace {
@@ -71,23 +71,22 @@ struct Answer {
     double w1 = NAN, excess = NAN;  // excess: a bound of w1 - optimum
 };
 
-template <class Tree, class Mass>
-Answer answer(Tree& tree, const Network& net, const Masses<Mass>& masses, int from, int to, int source, int sink, double idle,
+template <class Solver, class Mass>
+Answer answer(Solver& solver, const Network& net, const Masses<Mass>& masses, int from, int to, int source, int sink, double idle,
               const std::atomic<bool>& stop) {
     const Mass *m = masses[from], *l = masses[to];
-    tree.reroot(source);
-    Answer result{tree.solve(m, l, source, sink, masses.idle, 4.0 * net.n, stop)};
+    Answer result{solver.solve(m, l, source, sink, masses.idle, 4.0 * net.n, stop)};
     if (result.outcome != Outcome::optimal) return result;
     Mass apart = 0;
     for (int v = 0; v < net.n; ++v) apart += m[v] > l[v] ? m[v] - l[v] : Mass(0);
     const double moved = idle * masses.whole + as_double(apart);
-    result.w1 = tree.cost() / masses.whole;
+    result.w1 = solver.cost() / masses.whole;
     // Rounding may have put each class off by a unit, over the diameter at worst.
-    result.excess = (tree.excess(moved) + net.n * net.reach) / masses.whole;
+    result.excess = (solver.excess(moved) + net.n * net.reach) / masses.whole;
     return result;
 }
 
-template <int WORDS>
+template <class Solver>
 void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, std::vector<Pair>& pairs, int threads) {
     const Network& net = p.networks[p.network_of_part[id]];
     const int n = job.n;
@@ -111,23 +110,22 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, std::vector
     // Enough chunks for all threads to end together; where a warm start begins must not depend on their number.
     const std::size_t chunk = std::clamp<std::size_t>(pairs.size() / 24, 64, 512);
     // All chunks start from the tree of the first pair: from scratch it takes many times the pivots of the others.
-    Tree<std::int64_t, WORDS, double> first(net);
+    Solver first(net);
     if (pairs.size() > chunk) {
         const std::int64_t e = pairs[0].edge;
         const int x = job.pairs[2 * e], y = job.pairs[2 * e + 1];
-        first.reroot(p.label[x]);
         first.solve(masses[slot[x]], masses[slot[y]], p.label[x], p.label[y], masses.idle, 4.0 * net.n, job.stop);
     }
     parallel_for(threads, int((pairs.size() + chunk - 1) / chunk), [&](int c) {
-        Tree<std::int64_t, WORDS, double> tree(first);
-        std::optional<Tree<Wide, 0, Quad>> exact_tree;  // rare: one size of set will do
+        Solver solver(first);
+        std::optional<Tree<Wide, Quad>> exact_tree;  // rare
         auto record = [&](const auto& t, std::int64_t e) {
             if (job.potentials)
                 for (int v = 0; v < n; ++v) job.potentials[e * n + v] = p.part[v] == id ? t.potential(p.label[v]) : NAN;
             if (!job.trees) return;
             std::int32_t* row = job.trees + e * n;
             std::fill(row, row + n, -1);
-            for (int v = 0; v < net.n; ++v) row[net.members[v]] = net.members[t.parent(v)] * 2 + t.falls(v);
+            t.branches([&](int v, int parent, bool falls) { row[net.members[v]] = net.members[parent] * 2 + falls; });
         };
         for (std::size_t k = c * chunk; k < std::min(pairs.size(), (c + 1) * chunk); ++k) {
             if (job.stop.load(std::memory_order_relaxed)) return;
@@ -144,7 +142,7 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, std::vector
             auto ask = [&](auto& t, const auto& m) {
                 return answer(t, net, m, slot[x], slot[y], p.label[x], p.label[y], job.idle, job.stop);
             };
-            Answer a = ask(tree, masses);
+            Answer a = ask(solver, masses);
             const double scale = std::max(job.denominator[e], a.w1);
             const bool again = a.outcome == Outcome::stalled || (a.outcome == Outcome::optimal && !(a.excess <= GOOD_ENOUGH * scale));
             if (again) {
@@ -164,7 +162,7 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, std::vector
             job.gap[e] = a.excess / std::max(job.denominator[e], a.w1);
             job.status[e] = std::uint8_t(Status::solved);
             if (again) record(*exact_tree, e);
-            else record(tree, e);
+            else record(solver, e);
         }
     });
 }
@@ -194,11 +192,15 @@ void solve_graph(Job& job, std::int64_t g, int threads) {
     for (std::size_t id = 0; id < p.network_of_part.size(); ++id) {
         const int k = p.network_of_part[id];
         if (k < 0 || work[k].empty()) continue;
-        const int classes = p.networks[k].n;
-        if (classes <= 64) solve_part<1>(job, g, p, int(id), work[k], threads);
-        else if (classes <= 128) solve_part<2>(job, g, p, int(id), work[k], threads);
-        else if (classes <= 256) solve_part<4>(job, g, p, int(id), work[k], threads);
-        else solve_part<0>(job, g, p, int(id), work[k], threads);
+        const auto solve = [&](auto part) { part(job, g, p, int(id), work[k], threads); };
+        switch (p.networks[k].rough_stride) {
+            case 32: solve(solve_part<Cuts<1, 2>>); break;
+            case 80: solve(solve_part<Cuts<1, 5>>); break;
+            case 144: solve(solve_part<Cuts<2, 9>>); break;
+            case 208: solve(solve_part<Cuts<4, 13>>); break;
+            case 272: solve(solve_part<Cuts<4, 17>>); break;
+            default: solve(solve_part<Tree<std::int64_t, double>>);
+        }
     }
 }
 

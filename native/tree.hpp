@@ -35,6 +35,47 @@ typedef long double Quad;
 
 enum class Outcome { optimal, unbounded, stalled, stopped };
 
+struct Link {
+    int parent;
+    bool falls;  // the potential falls from the parent
+};
+
+// A feasible tree from scratch, with root 0: p = 0 is feasible; raise or lower all nodes outside until an edge to them is
+// tight.
+template <class Real> std::vector<Link> feasible_tree(const Network& net) {
+    const int n = net.n;
+    std::vector<Link> tree(n, Link{0, false});
+    std::vector<Real> p(n, Real(0)), fall(n, Real(INF)), rise(n, Real(INF));  // slack of edges tree -> x and x -> tree, before the shift
+    std::vector<int> fall_from(n, 0), rise_to(n, 0);
+    std::vector<char> inside(n, 0);
+    Real shift = 0;  // of the nodes outside
+    for (int joined = 0;;) {
+        inside[joined] = 1;
+        for (int x = 0; x < n; ++x) {
+            if (inside[x]) continue;
+            const Real leave = Real(net.out[joined][x]) - p[joined], enter = Real(net.rows(false)[joined][x]) + p[joined];
+            if (leave < fall[x]) fall[x] = leave, fall_from[x] = joined;
+            if (enter < rise[x]) rise[x] = enter, rise_to[x] = joined;
+        }
+        int next = -1;
+        bool down = false;
+        Real best = INF;
+        for (int x = 0; x < n; ++x) {
+            if (inside[x]) continue;
+            if (fall[x] + shift < best) best = fall[x] + shift, next = x, down = true;
+            if (rise[x] - shift < best) best = rise[x] - shift, next = x, down = false;
+        }
+        if (next < 0) return tree;
+        shift += down ? -best : best;
+        p[next] = shift;
+        tree[next] = {down ? fall_from[next] : rise_to[next], down};
+        joined = next;
+    }
+}
+
+// Prefer large flows and small sides: fewer pivots, cheaper ones. The exponent is the best of 0.5 to 3 measured.
+inline double cut_weight(int size, int n) { return std::pow(std::min(size, n - size), -0.75); }
+
 // The worst violation of p(a) - p(b) <= d(a, b), at most 0.
 inline double violation(const Network& net, const double* p) {
     if (!net.directed) return min_gap(net.distances[0], p, net.n, net.stride);
@@ -43,47 +84,22 @@ inline double violation(const Network& net, const double* p) {
     return worst;
 }
 
-// WORDS: 64-bit words per subtree set, 0 when only known at run time. Real: the potentials. Double is enough unless short
-// lengths lie far from the root; the caller sees that in the certificate and asks again with Quad.
-template <class Mass, int WORDS, class Real> class Tree {
+// Real: the potentials. Double is enough unless short lengths lie far from the root; the caller sees that in the
+// certificate and asks again with Quad.
+template <class Mass, class Real> class Tree {
   public:
     explicit Tree(const Network& network)
         : net_(network), n_(network.n), stride_(network.stride), words_((n_ + 63) / 64), node_(n_),
-          subtree_(std::size_t(n_) * words(), 0), p_(stride_, Real(0)), coarse_p_(stride_, 0.0f), reach_(stride_), outside_p_(stride_), urgency_(stride_, 0.0),
-          weight_(n_ + 1, 0.0), order_(n_), count_(n_ + 2), side_(n_), columns_(n_), open_(n_), side_p_(n_), coarse_side_p_(n_), open_p_(n_), cut_(words()), rest_(words()) {
-        // Prefer large flows and small sides: fewer pivots, cheaper ones. The exponent is the best of 0.5 to 3 measured.
-        for (int size = 1; size < n_; ++size) weight_[size] = std::pow(std::min(size, n_ - size), -0.75);
+          subtree_(std::size_t(n_) * words_, 0), p_(stride_, Real(0)), coarse_p_(stride_, 0.0f), reach_(stride_), outside_p_(stride_), urgency_(stride_, 0.0),
+          weight_(n_ + 1, 0.0), order_(n_), count_(n_ + 2), side_(n_), columns_(n_), open_(n_), side_p_(n_), coarse_side_p_(n_), open_p_(n_), cut_(words_), side_set_(words_), rest_(words_) {
+        for (int size = 1; size < n_; ++size) weight_[size] = cut_weight(size, n_);
         grow();
-    }
-
-    void reroot(int root) {  // the potentials are then exact near `root`, where the mass is
-        if (root == root_) return;
-        const int words = this->words();
-        const std::uint64_t* all = set(root_);
-        std::copy(all, all + words, cut_.begin());
-        std::copy(set(root), set(root) + words, rest_.begin());
-        std::copy(cut_.begin(), cut_.end(), set(root));
-        Node below = node_[root];
-        for (int v = root; v != root_;) {
-            const int above = below.parent;
-            const Node old = node_[above];
-            std::uint64_t* s = set(above);
-            for (int w = 0; w < words; ++w) {
-                const std::uint64_t before = s[w];
-                s[w] = cut_[w] & ~rest_[w];
-                rest_[w] = before;
-            }
-            node_[above] = {0, below.length, -below.uphill, v, n_ - below.size};
-            v = above;
-            below = old;
-        }
-        root_ = root;
-        node_[root] = {0, 0.0, 0.0, root, n_};
     }
 
     // Solve for the supplies from - to (+ idle on the pair itself).
     Outcome solve(const Mass* from, const Mass* to, int source, int sink, Mass idle, double negligible,
                   const std::atomic<bool>& stop) {
+        reroot(source);
         load(from, to, source, sink, idle);
         restless_ = false;
         const long limit = 200000 + 2000L * n_;
@@ -132,9 +148,11 @@ template <class Mass, int WORDS, class Real> class Tree {
         return slack - worst * most_hops * moved_mass;
     }
 
-    int parent(int v) const { return node_[v].parent; }
-    bool falls(int v) const { return node_[v].uphill > 0; }  // the potential falls from the parent to v
     double potential(int v) const { return double(p_[v]); }
+
+    template <class Visit> void branches(Visit visit) const {  // node, parent, whether the potential falls towards the node
+        for (int v = 0; v < n_; ++v) visit(v, node_[v].parent, node_[v].uphill > 0);
+    }
 
   private:
     struct alignas(32) Node {
@@ -156,13 +174,12 @@ template <class Mass, int WORDS, class Real> class Tree {
     std::vector<int> order_, count_, side_, columns_, open_, starts_;
     std::vector<Real> side_p_;
     std::vector<float> coarse_side_p_, open_p_;
-    std::vector<std::uint64_t> cut_, rest_;
+    std::vector<std::uint64_t> cut_, side_set_, rest_;
     std::uint64_t random_ = 0x9e3779b97f4a7c15ull;
     bool restless_ = false;
 
-    int words() const { return WORDS ? WORDS : words_; }
     float coarse(Real p) const { return float(double(p) * net_.scale); }
-    std::uint64_t* set(int v) { return &subtree_[std::size_t(v) * words()]; }
+    std::uint64_t* set(int v) { return &subtree_[std::size_t(v) * words_]; }
 
     void price(int v, const Node& x) {
         const double uphill = as_double(x.flow) * x.uphill;
@@ -242,37 +259,13 @@ template <class Mass, int WORDS, class Real> class Tree {
         return found > n_ ? -1 : found;
     }
 
-    // A feasible tree from scratch: p = 0 is feasible; raise or lower all nodes outside until an edge to them is tight.
     void grow() {
-        std::vector<Real> fall(n_, Real(INF)), rise(n_, Real(INF));  // slack of edges tree -> x and x -> tree, before the shift
-        std::vector<int> fall_from(n_, 0), rise_to(n_, 0);
-        std::vector<char> inside(n_, 0);
-        Real shift = 0;  // of the nodes outside
+        const std::vector<Link> tree = feasible_tree<Real>(net_);
         root_ = 0;
         node_[0] = {0, 0.0, 0.0, 0, 1};
-        for (int joined = 0;;) {
-            inside[joined] = 1;
-            order_[0] = joined;
-            for (int x = 0; x < n_; ++x) {
-                if (inside[x]) continue;
-                const Real leave = Real(net_.out[joined][x]) - p_[joined], enter = Real(net_.rows(false)[joined][x]) + p_[joined];
-                if (leave < fall[x]) fall[x] = leave, fall_from[x] = joined;
-                if (enter < rise[x]) rise[x] = enter, rise_to[x] = joined;
-            }
-            int next = -1;
-            bool down = false;
-            Real best = INF;
-            for (int x = 0; x < n_; ++x) {
-                if (inside[x]) continue;
-                if (fall[x] + shift < best) best = fall[x] + shift, next = x, down = true;
-                if (rise[x] - shift < best) best = rise[x] - shift, next = x, down = false;
-            }
-            if (next < 0) break;
-            shift += down ? -best : best;
-            const int parent = down ? fall_from[next] : rise_to[next];
-            p_[next] = shift;
-            node_[next] = {0, down ? net_.out[parent][next] : net_.out[next][parent], down ? 1.0 : -1.0, parent, 1};
-            joined = next;
+        for (int v = 1; v < n_; ++v) {
+            const auto [parent, falls] = tree[v];
+            node_[v] = {0, falls ? net_.out[parent][v] : net_.out[v][parent], falls ? 1.0 : -1.0, parent, 1};
         }
         for (int v = 0; v < n_; ++v) {
             for (int a = v;; a = node_[a].parent) {
@@ -281,6 +274,31 @@ template <class Mass, int WORDS, class Real> class Tree {
                 if (a == 0) break;
             }
         }
+    }
+
+    void reroot(int root) {  // the potentials are then exact near `root`, where the mass is
+        if (root == root_) return;
+        const int words = words_;
+        const std::uint64_t* all = set(root_);
+        std::copy(all, all + words, cut_.begin());
+        std::copy(set(root), set(root) + words, rest_.begin());
+        std::copy(cut_.begin(), cut_.end(), set(root));
+        Node below = node_[root];
+        for (int v = root; v != root_;) {
+            const int above = below.parent;
+            const Node old = node_[above];
+            std::uint64_t* s = set(above);
+            for (int w = 0; w < words; ++w) {
+                const std::uint64_t before = s[w];
+                s[w] = cut_[w] & ~rest_[w];
+                rest_[w] = before;
+            }
+            node_[above] = {0, below.length, -below.uphill, v, n_ - below.size};
+            v = above;
+            below = old;
+        }
+        root_ = root;
+        node_[root] = {0, 0.0, 0.0, root, n_};
     }
 
     void load(const Mass* from, const Mass* to, int source, int sink, Mass idle) {
@@ -325,14 +343,13 @@ template <class Mass, int WORDS, class Real> class Tree {
     }
 
     double pivot(const int v) {
-        const int words = this->words();
+        const int words = words_;
         const Node top = node_[v];
         const Mass supply = top.flow;
         const bool rise = supply > 0;
         const bool inside = top.size * 2 <= n_;  // search from the inside of the cut, or from the outside
         const bool outward = inside == rise;
-        std::uint64_t local_cut[WORDS ? WORDS : 1], local_side[WORDS ? WORDS : 1];
-        std::uint64_t *cut = WORDS ? local_cut : cut_.data(), *side = WORDS ? local_side : rest_.data();
+        std::uint64_t *cut = cut_.data(), *side = side_set_.data(), *rest = rest_.data();
         const double sign = outward ? 1.0 : -1.0;
         int count = 0;
         const std::uint64_t *within = set(v), *all = set(root_);
@@ -385,8 +402,6 @@ template <class Mass, int WORDS, class Real> class Tree {
         }
         // Turn the path from the joint up to v upside down.
         Node below = node_[joint];
-        std::uint64_t local_rest[WORDS ? WORDS : 1];
-        std::uint64_t* rest = WORDS ? local_rest : rest_.data();
         std::uint64_t* s = set(joint);
         for (int w = 0; w < words; ++w) rest[w] = s[w], s[w] = cut[w];
         for (int b = joint; b != v;) {

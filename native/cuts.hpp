@@ -1,0 +1,336 @@
+// The dual network simplex of tree.hpp for maps of up to 257 classes, on cuts instead of branches.
+//
+// The edges of a tree lie in slots and never move. A slot knows the nodes on one side of its cut, a node knows the slots
+// whose side it is on: the path between two nodes is where their slots differ, so that a pivot follows no pointers. Each
+// step of it is a short loop over the set bits of a few words, or runs over whole rows without a branch.
+//
+// The side that a slot keeps is the one without the last node, which therefore needs no bit: a class token and 64 patches
+// are one word.
+#pragma once
+#include <bit>
+
+#include "tree.hpp"
+
+namespace geoattn::GEOATTN_ISA {
+
+// V: vectors of sixteen columns.
+template <int WORDS, int V> class Cuts {
+  public:
+    explicit Cuts(const Network& network)
+        : net_(network), n_(network.n), last_(n_ - 1), urgency_(SLOTS, 0), edge_(last_), flow_(last_),
+          side_of_(last_, Set{}), slots_of_(n_, Set{}), leaving_(n_, Set{}), weight_(n_), p_(padded(n_), 0.0), rough_p_(2 * COLUMNS, 32767),
+          branch_(last_), supply_(n_), far_(last_), count_(n_), list_(n_) {
+        for (bool outward : {false, true}) rough_[outward] = net_.rough(outward), rows_[outward] = &net_.rows(outward);
+        for (int size = 1; size < n_; ++size) weight_[size] = -float(cut_weight(size, n_));
+        for (int v = 0; v < n_; ++v) all_[v >> 6] |= 1ull << (v & 63);
+        plant(feasible_tree<double>(net_));
+    }
+
+    // Solve for the supplies from - to (+ idle on the pair itself).
+    Outcome solve(const std::int64_t* from, const std::int64_t* to, int source, int sink, std::int64_t idle, double negligible,
+                  const std::atomic<bool>& stop) {
+        load(from, to, source, sink, idle);
+        restless_ = false;
+        const long limit = 200000 + 2000L * n_;
+        for (long pivots = 0, still = 0;; ++pivots) {
+            const std::int32_t most = largest<SLOTS>(urgency_.data());
+            if (most < KEYS) return Outcome::optimal;
+            const int e = restless_ ? any_uphill() : most % KEYS;  // ties: random choices leave every cycle
+            const double step = pivot(e);
+            if (step == INF) {
+                // In a directed graph what rounding left over may have no way to go; it is not mass.
+                if (std::fabs(double(flow_[e])) > negligible) return Outcome::unbounded;
+                urgency_[e] = 0;
+                continue;
+            }
+            still = step > 1e-12 * net_.reach ? 0 : still + 1;  // shorter steps are rounding: ties
+            restless_ = still > 2 * n_;
+            if (pivots > limit) return Outcome::stalled;
+            if (pivots % 1024 == 1023 && stop.load(std::memory_order_relaxed)) return Outcome::stopped;
+        }
+    }
+
+    double cost() const {  // sum of flow * length, in units of mass
+        return sum_of([&](int g) { return std::fabs(double(flow_[g])) * edge_[g].length; });
+    }
+
+    double excess(double moved_mass) const {  // see Tree::excess
+        const double slack = sum_of([&](int g) {
+            const Edge& x = edge_[g];
+            return std::fabs(double(flow_[g])) * std::fabs(x.length - (p_[x.tail()] - p_[x.head()]));
+        });
+        return slack - violation(net_, p_.data()) * moved_mass;
+    }
+
+    double potential(int v) const { return p_[v]; }
+
+    template <class Visit> void branches(Visit visit) const {  // node, parent, whether the potential falls towards the node
+        visit(source_, source_, false);
+        for (int g = 0; g < last_; ++g) {
+            const Edge& x = edge_[g];
+            if (tail_is_far(g)) visit(x.tail(), x.head(), false);
+            else visit(x.head(), x.tail(), true);
+        }
+    }
+
+  private:
+    static constexpr int KEYS = 256;  // the low bits of an urgency name its slot
+    static constexpr double SIGN[2] = {-1.0, 1.0};
+    static constexpr int COLUMNS = 16 * V, SLOTS = std::min(16 * V, 64 * WORDS), SIDE = (V + 3) / 4;
+    struct alignas(WORDS == 4 ? 32 : 8 * WORDS) Set {
+        std::uint64_t word[WORDS];
+        bool has(int k) const { return word[k >> 6] >> (k & 63) & 1; }
+        void flip(int k) { word[k >> 6] ^= 1ull << (k & 63); }
+        int size() const {
+            int sum = 0;
+            for (std::uint64_t w : word) sum += std::popcount(w);
+            return sum;
+        }
+    };
+    struct Edge {
+        double length;
+        std::int32_t end[2];  // tail and head: p(tail) = p(head) + length
+        int tail() const { return end[0]; }
+        int head() const { return end[1]; }
+    };
+
+    const Network& net_;
+    int n_, last_, source_ = 0;
+    const std::int16_t* rough_[2];  // by direction, inward and outward
+    const Matrix* rows_[2];
+    Row<std::int32_t> urgency_;  // weighted uphill flow as the bits of a float, the slot in the last eight; below 256: downhill
+    std::vector<Edge> edge_;
+    Row<std::int64_t> flow_;  // from tail to head
+    Row<Set> side_of_;        // of a slot: the nodes on the side of its cut without the last node
+    Row<Set> slots_of_;       // of a node: the slots whose side it is on; all nodes may have a slot the wrong way round
+    Row<Set> leaving_;        // of a node: the slots whose tail it is
+    Set tails_{};             // the slots with the tail on their side
+    std::uint64_t all_[SIDE] = {};
+    Row<float> weight_;
+    Row<double> p_;
+    Row<std::int16_t> rough_p_;  // p, then -p, in units of Network::rough; the largest number beyond the last node
+    struct Branch {
+        double rise;  // of the potential from the parent to the child
+        std::int32_t child, parent, slot, turn;
+    };
+    std::vector<Branch> branch_;
+    Row<std::int64_t> supply_;
+    std::vector<int> far_, count_;  // sizes of the sides away from the source
+    std::vector<std::int32_t> list_;
+    std::uint64_t random_ = 0x9e3779b97f4a7c15ull;
+    bool restless_ = false;
+
+    template <class Term> double sum_of(Term term) const {  // over the slots, four sums at a time
+        double sum[4] = {0, 0, 0, 0};
+        int g = 0;
+        for (; g + 4 <= last_; g += 4)
+            for (int k = 0; k < 4; ++k) sum[k] += term(g + k);
+        for (; g < last_; ++g) sum[0] += term(g);
+        return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    }
+
+    bool tail_is_far(int g) const { return tails_.has(g) != (slots_of_[source_].has(g) != slots_of_[last_].has(g)); }
+
+    void round_potential(int v) {
+        const int rounded = int(std::lrint(p_[v] * net_.rough_scale));
+        rough_p_[v] = std::int16_t(rounded);
+        rough_p_[COLUMNS + v] = std::int16_t(-rounded);
+    }
+
+    static std::int32_t urgency_of(int slot, std::int64_t flow, float weight) {
+        return std::int32_t((std::bit_cast<std::uint32_t>(float(flow) * weight) & ~std::uint32_t(KEYS - 1)) | std::uint32_t(slot));
+    }
+
+    void plant(const std::vector<Link>& tree) {
+        for (int v = 1; v < n_; ++v) {
+            const int g = v - 1, parent = tree[v].parent;
+            const bool falls = tree[v].falls;
+            const int tail = falls ? parent : v, head = falls ? v : parent;
+            edge_[g] = {net_.out[tail][head], {tail, head}};
+            leaving_[tail].flip(g);
+        }
+        for (int v = 0; v < n_; ++v)
+            for (int a = v; a != 0; a = tree[a].parent) slots_of_[v].flip(a - 1);
+        for (int v = 0; v < last_; ++v)
+            for (int g = 0; g < last_; ++g)
+                if (slots_of_[v].has(g) != slots_of_[last_].has(g)) side_of_[g].flip(v);
+        for (int g = 0; g < last_; ++g)
+            if (slots_of_[edge_[g].tail()].has(g) != slots_of_[last_].has(g)) tails_.flip(g);
+    }
+
+    // Flows and potentials from scratch. The potentials are exact near the source, where the mass is.
+    void load(const std::int64_t* from, const std::int64_t* to, int source, int sink, std::int64_t idle) {
+        source_ = source;
+        std::int64_t* supply = supply_.data();
+        for (int v = 0; v < n_; ++v) supply[v] = from[v] - to[v];
+        supply[source] += idle;
+        supply[sink] -= idle;
+        Set near, far_tails;  // the slots with the source on their side; those with the tail away from the source
+        for (int w = 0; w < WORDS; ++w) {
+            near.word[w] = slots_of_[source].word[w] ^ slots_of_[last_].word[w];
+            far_tails.word[w] = tails_.word[w] ^ near.word[w];
+        }
+        const int slots = last_;
+        int *far = far_.data(), *count = count_.data();
+        std::fill_n(count, n_, 0);
+        for (int g = 0; g < slots; ++g) {
+            const int size = side_of_[g].size();
+            far[g] = near.has(g) ? n_ - size : size;
+            ++count[far[g]];
+        }
+        for (int size = 1, place = 0; size < n_; ++size) {
+            const int c = count[size];
+            count[size] = place;
+            place += c;
+        }
+        Branch* branch = branch_.data();
+        for (int g = 0; g < slots; ++g) {
+            const Edge& x = edge_[g];
+            const bool rises = far_tails.has(g);
+            branch[count[far[g]]++] = {x.length * SIGN[rises], x.end[!rises], x.end[rises], g, -int(!rises)};
+        }
+        std::int64_t* flow = flow_.data();
+        for (int k = 0; k < slots; ++k) {  // leaves first
+            const Branch b = branch[k];
+            const std::int64_t up = supply[b.child], f = (up ^ b.turn) - b.turn;
+            supply[b.parent] += up;
+            flow[b.slot] = f;
+            urgency_[b.slot] = urgency_of(b.slot, f, weight_[far[b.slot]]);
+        }
+        p_[source] = 0;
+        round_potential(source);
+        for (int k = slots - 1; k >= 0; --k) {
+            const Branch& b = branch[k];
+            p_[b.child] = p_[b.parent] + b.rise;
+            round_potential(b.child);
+        }
+    }
+
+    void centre() {
+        const double shift = p_[source_];
+        for (int v = 0; v < n_; ++v) {
+            p_[v] -= shift;
+            round_potential(v);
+        }
+    }
+
+    std::uint64_t next_random() {
+        random_ ^= random_ << 13, random_ ^= random_ >> 7, random_ ^= random_ << 17;
+        return random_;
+    }
+
+    int any_uphill() {
+        for (int k = int(next_random() % std::uint64_t(last_));; k = k + 1 == last_ ? 0 : k + 1)
+            if (urgency_[k] >= KEYS) return k;
+    }
+
+    struct Found {
+        double slack = INF;
+        int row = -1, column = -1;
+    };
+
+    double slack_of(bool outward, int row, int column) const {
+        const double sign = SIGN[outward];
+        return ((*rows_[outward])[row][column] - sign * p_[row]) + sign * p_[column];
+    }
+
+    // The least slack exactly: among the edges that the first look leaves, or among all if it leaves none.
+    Found settle(bool outward, const std::uint64_t* side, const Hits<V>& columns, int limit) {
+        const std::int16_t *own = own_p(outward), *other = own_p(!outward);
+        Found best;
+        if (limit < Network::ROUGH_NONE)
+            columns.each([&](int c) {
+                at_most<V>(rough_[!outward] + c * COLUMNS, own, other[c], side, limit).each([&](int r) { consider(best, outward, r, c); });
+            });
+        if (best.slack < INF) return best;
+        for (int r = 0; r < n_; ++r)
+            for (int c = 0; c < n_; ++c)
+                if (side[r >> 6] >> (r & 63) & ~(side[c >> 6] >> (c & 63)) & 1) consider(best, outward, r, c);
+        return best;
+    }
+
+    void consider(Found& best, bool outward, int row, int column) {
+        const double slack = slack_of(outward, row, column);
+        if (slack < best.slack || (restless_ && slack == best.slack && next_random() % 2)) best = {slack, row, column};
+    }
+
+    const std::int16_t* own_p(bool outward) const { return rough_p_.data() + outward * COLUMNS; }
+
+    double pivot(const int e) {
+        const std::int64_t supply = -flow_[e];
+        const Set cut = side_of_[e];
+        const bool other_side = cut.size() * 2 > n_;  // the side with the last node is the smaller one
+        const bool outward = tails_.has(e) == other_side;
+        const std::uint64_t turn = -std::uint64_t(other_side);
+        alignas(32) std::uint64_t side[SIDE];
+        for (int w = 0; w < SIDE; ++w) side[w] = ((w < WORDS ? cut.word[w] : 0) ^ turn) & all_[w];
+
+        std::int32_t* list = list_.data();
+        const std::int16_t *own = own_p(outward), *other = own_p(!outward);
+        int count, limit;
+        const Hits<V> columns = search_cut<V, WORDS>(rough_[outward], side, own, other, Network::ROUGH_ERROR, list, count, limit);
+        const int column = columns.first();
+        const Hits<V> rows = at_most<V>(rough_[!outward] + column * COLUMNS, own, other[column], side, limit);
+        Found found{0, rows.first(), column};
+        if (limit < Network::ROUGH_NONE && columns.single() && rows.single()) [[likely]] {
+            found.slack = slack_of(outward, found.row, column);
+        } else {
+            found = settle(outward, side, columns, limit);
+            if (!(found.slack < INF)) return INF;
+        }
+        const double step = std::max(found.slack, 0.0);
+        const int swap = (found.row ^ found.column) & -int(!outward);
+        const int tail = found.row ^ swap, head = found.column ^ swap;
+
+        // The supply leaves the cut by the new edge: along the path between its ends, cuts and flows change.
+        using W = Words<WORDS>;
+        Set path, more;
+        const W at_tail = W::of(slots_of_[tail].word), at_head = W::of(slots_of_[head].word);
+        (at_tail ^ at_head).to(path.word);
+        (at_head ^ W::of(slots_of_[last_].word) ^ W::of(tails_.word)).to(more.word);
+        path.word[e >> 6] &= ~(1ull << (e & 63));
+        const std::int64_t change[2] = {supply, -supply};
+        std::int64_t* flow = flow_.data();
+        std::int32_t* urgency = urgency_.data();
+        const float* weight = weight_.data();
+        Set* side_of = side_of_.data();
+        const W cut_words = W::of(cut.word);
+        for (Members<WORDS> slots(path.word); slots;) {
+            const int g = slots.next();
+            const std::int64_t f = flow[g] + change[more.has(g)];
+            flow[g] = f;
+            (W::of(side_of[g].word) ^ cut_words).to(side_of[g].word);
+            urgency[g] = urgency_of(g, f, weight[side_of[g].size()]);
+        }
+        flow[e] = supply;
+        urgency[e] = 0;
+
+        const double shift = SIGN[outward] * step, scale = net_.rough_scale;
+        double* p = p_.data();
+        std::int16_t* rough_p = rough_p_.data();
+        Set* slots_of = slots_of_.data();
+        const Set* leaving = leaving_.data();
+        const W path_words = W::of(path.word);
+        W tails = W::of(Set{}.word);
+        for (int k = 0; k < count; ++k) {
+            const int r = list[k];
+            p[r] += shift;
+            const int rounded = int(std::lrint(p[r] * scale));
+            rough_p[r] = std::int16_t(rounded);
+            rough_p[COLUMNS + r] = std::int16_t(-rounded);
+            (W::of(slots_of[r].word) ^ path_words).to(slots_of[r].word);
+            tails = tails | W::of(leaving[r].word);
+        }
+        Set turned;
+        for (std::uint64_t& w : turned.word) w = turn;
+        (W::of(tails_.word) ^ (path_words & (tails ^ W::of(turned.word)))).to(tails_.word);
+        tails_.flip(e);
+        leaving_[edge_[e].tail()].flip(e);
+        leaving_[tail].flip(e);
+        edge_[e] = {net_.out[tail][head], {tail, head}};
+        if (std::fabs(p_[source_]) > 0.5 * net_.reach) centre();  // rough potentials are small numbers
+        return step;
+    }
+};
+
+}  // namespace geoattn::GEOATTN_ISA
