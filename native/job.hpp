@@ -6,8 +6,9 @@
 //                  = max sum_v (m_x - m_y)(v) p(v) over potentials with p(u) - p(v) <= l(u, v),
 // with both optima, so that each value can be proved: the gap between a feasible flow and a feasible potential.
 //
-// The method (tree.hpp). All pairs of a graph ask for the maximum of different linear functions over the same
-// polytope of potentials. Its vertices are spanning trees of tight edges; the optimal tree of one pair starts the next.
+// The method (tree.hpp; cuts.hpp for maps of up to 257 tokens). All pairs of a graph ask for the maximum of different
+// linear functions over the same polytope of potentials. Its vertices are spanning trees of tight edges; the optimal tree
+// of one pair starts the next.
 #pragma once
 #include <atomic>
 #include <cstdint>
