@@ -7,14 +7,15 @@
 // The side that a slot keeps is the one without the last node, which therefore needs no bit: a class token and 64 patches
 // are one word.
 #pragma once
-#include <bit>
-
-#include "tree.hpp"
+#include "simplex.hpp"
+#include "sixteen.hpp"
 
 namespace geoattn::GEOATTN_ISA {
 
 // V: vectors of sixteen columns.
-template <int WORDS, int V> class Cuts {
+template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
+    friend class Simplex<Cuts>;
+
   public:
     explicit Cuts(const Network& network)
         : net_(network), n_(network.n), last_(n_ - 1), urgency_(SLOTS, 0), edge_(last_), flow_(last_),
@@ -30,24 +31,7 @@ template <int WORDS, int V> class Cuts {
     Outcome solve(const std::int64_t* from, const std::int64_t* to, int source, int sink, std::int64_t idle, double negligible,
                   const std::atomic<bool>& stop) {
         load(from, to, source, sink, idle);
-        restless_ = false;
-        const long limit = 200000 + 2000L * n_;
-        for (long pivots = 0, still = 0;; ++pivots) {
-            const std::int32_t most = largest<SLOTS>(urgency_.data());
-            if (most < KEYS) return Outcome::optimal;
-            const int e = restless_ ? any_uphill() : most % KEYS;  // ties: random choices leave every cycle
-            const double step = pivot(e);
-            if (step == INF) {
-                // In a directed graph what rounding left over may have no way to go; it is not mass.
-                if (std::fabs(double(flow_[e])) > negligible) return Outcome::unbounded;
-                urgency_[e] = 0;
-                continue;
-            }
-            still = step > 1e-12 * net_.reach ? 0 : still + 1;  // shorter steps are rounding: ties
-            restless_ = still > 2 * n_;
-            if (pivots > limit) return Outcome::stalled;
-            if (pivots % 1024 == 1023 && stop.load(std::memory_order_relaxed)) return Outcome::stopped;
-        }
+        return this->run(net_, negligible, stop);
     }
 
     double cost() const {  // sum of flow * length, in units of mass
@@ -117,8 +101,6 @@ template <int WORDS, int V> class Cuts {
     Row<std::int64_t> supply_;
     std::vector<int> far_, count_;  // sizes of the sides away from the source
     std::vector<std::int32_t> list_;
-    std::uint64_t random_ = 0x9e3779b97f4a7c15ull;
-    bool restless_ = false;
 
     template <class Term> double sum_of(Term term) const {  // over the slots, four sums at a time
         double sum[4] = {0, 0, 0, 0};
@@ -214,15 +196,13 @@ template <int WORDS, int V> class Cuts {
         }
     }
 
-    std::uint64_t next_random() {
-        random_ ^= random_ << 13, random_ ^= random_ >> 7, random_ ^= random_ << 17;
-        return random_;
+    int most_urgent() {
+        const std::int32_t most = largest<SLOTS>(urgency_.data());
+        if (most < KEYS) return -1;
+        return this->restless_ ? this->any_from(urgency_, last_, KEYS) : most % KEYS;
     }
 
-    int any_uphill() {
-        for (int k = int(next_random() % std::uint64_t(last_));; k = k + 1 == last_ ? 0 : k + 1)
-            if (urgency_[k] >= KEYS) return k;
-    }
+    double flow_across(int g) const { return double(flow_[g]); }
 
     struct Found {
         double slack = INF;
@@ -251,7 +231,7 @@ template <int WORDS, int V> class Cuts {
 
     void consider(Found& best, bool outward, int row, int column) {
         const double slack = slack_of(outward, row, column);
-        if (slack < best.slack || (restless_ && slack == best.slack && next_random() % 2)) best = {slack, row, column};
+        if (slack < best.slack || (this->restless_ && slack == best.slack && this->next_random() % 2)) best = {slack, row, column};
     }
 
     const std::int16_t* own_p(bool outward) const { return rough_p_.data() + outward * COLUMNS; }

@@ -4,6 +4,7 @@
 
 #include "cuts.hpp"
 #include "gradient.hpp"
+#include "tree.hpp"
 
 namespace geoattn::GEOATTN_ISA {
 namespace {

@@ -9,10 +9,9 @@
 // rounding error and a sign is a fact. Subtrees are bit sets, so that moving one costs a few words per ancestor. The
 // search across the cut runs over the rows of its smaller side, first in float vectors, then exactly on what is left.
 #pragma once
-#include <cmath>
 #include <cstring>
 
-#include "metric.hpp"
+#include "simplex.hpp"
 
 namespace geoattn::GEOATTN_ISA {
 
@@ -33,60 +32,11 @@ __extension__ typedef __float128 Quad;
 typedef long double Quad;
 #endif
 
-enum class Outcome { optimal, unbounded, stalled, stopped };
-
-struct Link {
-    int parent;
-    bool falls;  // the potential falls from the parent
-};
-
-// A feasible tree from scratch, with root 0: p = 0 is feasible; raise or lower all nodes outside until an edge to them is
-// tight.
-template <class Real> std::vector<Link> feasible_tree(const Network& net) {
-    const int n = net.n;
-    std::vector<Link> tree(n, Link{0, false});
-    std::vector<Real> p(n, Real(0)), fall(n, Real(INF)), rise(n, Real(INF));  // slack of edges tree -> x and x -> tree, before the shift
-    std::vector<int> fall_from(n, 0), rise_to(n, 0);
-    std::vector<char> inside(n, 0);
-    Real shift = 0;  // of the nodes outside
-    for (int joined = 0;;) {
-        inside[joined] = 1;
-        for (int x = 0; x < n; ++x) {
-            if (inside[x]) continue;
-            const Real leave = Real(net.out[joined][x]) - p[joined], enter = Real(net.rows(false)[joined][x]) + p[joined];
-            if (leave < fall[x]) fall[x] = leave, fall_from[x] = joined;
-            if (enter < rise[x]) rise[x] = enter, rise_to[x] = joined;
-        }
-        int next = -1;
-        bool down = false;
-        Real best = INF;
-        for (int x = 0; x < n; ++x) {
-            if (inside[x]) continue;
-            if (fall[x] + shift < best) best = fall[x] + shift, next = x, down = true;
-            if (rise[x] - shift < best) best = rise[x] - shift, next = x, down = false;
-        }
-        if (next < 0) return tree;
-        shift += down ? -best : best;
-        p[next] = shift;
-        tree[next] = {down ? fall_from[next] : rise_to[next], down};
-        joined = next;
-    }
-}
-
-// Prefer large flows and small sides: fewer pivots, cheaper ones. The exponent is the best of 0.5 to 3 measured.
-inline double cut_weight(int size, int n) { return std::pow(std::min(size, n - size), -0.75); }
-
-// The worst violation of p(a) - p(b) <= d(a, b), at most 0.
-inline double violation(const Network& net, const double* p) {
-    if (!net.directed) return min_gap(net.distances[0], p, net.n, net.stride);
-    double worst = 0;
-    for (int a = 0; a < net.n; ++a) worst = std::min(worst, min_sum(net.distances[a], p, net.stride) - p[a]);
-    return worst;
-}
-
 // Real: the potentials. Double is enough unless short lengths lie far from the root; the caller sees that in the
 // certificate and asks again with Quad.
-template <class Mass, class Real> class Tree {
+template <class Mass, class Real> class Tree : Simplex<Tree<Mass, Real>> {
+    friend class Simplex<Tree>;
+
   public:
     explicit Tree(const Network& network)
         : net_(network), n_(network.n), stride_(network.stride), words_((n_ + 63) / 64), node_(n_),
@@ -101,24 +51,7 @@ template <class Mass, class Real> class Tree {
                   const std::atomic<bool>& stop) {
         reroot(source);
         load(from, to, source, sink, idle);
-        restless_ = false;
-        const long limit = 200000 + 2000L * n_;
-        for (long pivots = 0, still = 0;; ++pivots) {
-            int v = argmax_positive(urgency_.data(), stride_);
-            if (v < 0) return Outcome::optimal;
-            if (restless_) v = any_uphill();  // ties: random choices leave every cycle
-            const double step = pivot(v);
-            if (step == INF) {
-                // In a directed graph what rounding left over may have no way to go; it is not mass.
-                if (std::fabs(as_double(node_[v].flow)) > negligible) return Outcome::unbounded;
-                urgency_[v] = 0;
-                continue;
-            }
-            still = step > 1e-12 * net_.reach ? 0 : still + 1;  // shorter steps are rounding: ties
-            restless_ = still > 2 * n_;
-            if (pivots > limit) return Outcome::stalled;
-            if (pivots % 1024 == 1023 && stop.load(std::memory_order_relaxed)) return Outcome::stopped;
-        }
+        return this->run(net_, negligible, stop);
     }
 
     double cost() const {  // sum of |flow| * length, in units of mass
@@ -175,8 +108,6 @@ template <class Mass, class Real> class Tree {
     std::vector<Real> side_p_;
     std::vector<float> coarse_side_p_, open_p_;
     std::vector<std::uint64_t> cut_, side_set_, rest_;
-    std::uint64_t random_ = 0x9e3779b97f4a7c15ull;
-    bool restless_ = false;
 
     float coarse(Real p) const { return float(double(p) * net_.scale); }
     std::uint64_t* set(int v) { return &subtree_[std::size_t(v) * words_]; }
@@ -193,7 +124,7 @@ template <class Mass, class Real> class Tree {
         const Matrix& columns_of = net_.rows(!outward);  // transposed: a column lies together in memory
         int found = net_.short_edges(outward).empty() ? -1 : look_at_short_edges(outward, side, count);
         if (found < 0) found = look_at_rows(outward, side, count);
-        const int turn = restless_ && found > 0 ? int(next_random() % std::uint64_t(found)) : 0;
+        const int turn = this->restless_ && found > 0 ? int(this->next_random() % std::uint64_t(found)) : 0;
         Real best = INF;
         for (int f = 0; f < found; ++f) {
             const int c = columns_[f + turn < found ? f + turn : f + turn - found];
@@ -332,15 +263,12 @@ template <class Mass, class Real> class Tree {
         }
     }
 
-    std::uint64_t next_random() {
-        random_ ^= random_ << 13, random_ ^= random_ >> 7, random_ ^= random_ << 17;
-        return random_;
+    int most_urgent() {
+        const int v = argmax_positive(urgency_.data(), stride_);
+        return v >= 0 && this->restless_ ? this->any_from(urgency_, n_, std::numeric_limits<double>::min()) : v;
     }
 
-    int any_uphill() {
-        for (int k = int(next_random() % std::uint64_t(n_));; k = k + 1 == n_ ? 0 : k + 1)
-            if (urgency_[k] > 0) return k;
-    }
+    double flow_across(int v) const { return as_double(node_[v].flow); }
 
     double pivot(const int v) {
         const int words = words_;

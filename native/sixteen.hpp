@@ -1,0 +1,241 @@
+// The vector operations of the simplex on cuts: sets of up to 256 members, and first looks on lengths in 16 bits.
+// AVX2 by hand where the compiler targets it, plain loops elsewhere; both give the same bits.
+#pragma once
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "lanes.hpp"
+
+namespace geoattn::GEOATTN_ISA {
+
+// The members of a set in one loop: a loop for each word would end where the processor does not expect it. Of an empty set,
+// next() gives the number beyond the last word.
+template <int WORDS> class Members {
+  public:
+    explicit Members(const std::uint64_t* set) {
+        int k = 0;
+        for (int w = 0; w < WORDS; ++w) {
+            word_[k] = set[w];
+            base_[k] = 64 * w;
+            k += set[w] != 0;
+        }
+        word_[k] = word_[k + 1] = 0;
+        left_ = word_[0];
+    }
+    explicit operator bool() const { return left_ != 0; }
+    int next() {
+        const int member = base_[at_] + std::countr_zero(left_);
+        left_ &= left_ - 1;
+        const std::uint64_t ahead = word_[at_ + 1];
+        at_ += left_ == 0;
+        left_ = left_ ? left_ : ahead;
+        return member;
+    }
+
+  private:
+    std::uint64_t word_[WORDS + 2], left_;
+    int base_[WORDS + 2], at_ = 0;
+};
+template <> class Members<1> {
+  public:
+    explicit Members(const std::uint64_t* set) : left_(*set) {}
+    explicit operator bool() const { return left_ != 0; }
+    int next() {
+        const int member = std::countr_zero(left_);
+        left_ &= left_ - 1;
+        return member;
+    }
+
+  private:
+    std::uint64_t left_;
+};
+
+template <int V> struct Hits {  // entries of V vectors of sixteen, two bits each, as the processor delivers them
+    static constexpr int WORDS = (V + 1) / 2;
+    std::uint64_t word[WORDS];
+    bool single() const {
+        int sum = 0;
+        for (std::uint64_t w : word) sum += std::popcount(w);
+        return sum == 2;
+    }
+    int first() const {
+        int k = 0;
+        for (int w = WORDS - 1; w >= 0; --w) k = word[w] ? w * 64 + std::countr_zero(word[w]) : k;
+        return k / 2;
+    }
+    template <class Visit> void each(Visit visit) const {
+        for (int w = 0; w < WORDS; ++w)
+            for (std::uint64_t left = word[w]; left; left &= left - 1, left &= left - 1) visit((w * 64 + std::countr_zero(left)) / 2);
+    }
+};
+
+#if defined(__AVX2__)
+
+typedef std::int16_t Sixteen __attribute__((vector_size(32)));  // across a loop, __m256i costs GCC a copy of each register
+
+inline __m256i load16(const std::int16_t* x) { return _mm256_load_si256(reinterpret_cast<const __m256i*>(x)); }
+
+inline __m256i members(const std::uint64_t* set, int k) {  // lanes k to k + 15: all ones where the set has the bit
+    const __m256i lane = _mm256_setr_epi16(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, -32768);
+    std::int16_t bits;
+    std::memcpy(&bits, reinterpret_cast<const char*>(set) + k / 8, 2);
+    return _mm256_cmpeq_epi16(_mm256_and_si256(_mm256_set1_epi16(bits), lane), lane);
+}
+
+// A set in registers, for operations on all of its words
+template <int WORDS> struct Words {
+    typedef std::uint64_t Register __attribute__((vector_size(8 * WORDS)));
+    Register word;
+    static Words of(const std::uint64_t* set) {
+        Words x;
+        std::memcpy(&x.word, set, sizeof x.word);
+        return x;
+    }
+    void to(std::uint64_t* set) const { std::memcpy(set, &word, sizeof word); }
+    Words operator^(Words b) const { return {word ^ b.word}; }
+    Words operator|(Words b) const { return {word | b.word}; }
+    Words operator&(Words b) const { return {word & b.word}; }
+};
+
+template <int V, class Hit> inline Hits<V> hits_of(Hit hit) {
+    Hits<V> hits;
+#pragma GCC unroll 16
+    for (int v = 0; v < V; v += 2) {
+        const std::uint64_t low = std::uint32_t(_mm256_movemask_epi8(hit(v)));
+        const std::uint64_t high = v + 1 < V ? std::uint32_t(_mm256_movemask_epi8(hit(v + 1))) : 0;
+        hits.word[v / 2] = low | high << 32;
+    }
+    return hits;
+}
+
+// The search across a cut on lengths in 16 bits, in rows of V vectors: for a column k outside `side`, the least over the
+// rows r in `side` of (lengths(r, k) + own[r]) + other[k]. Sums saturate. Lists the rows and counts them; returns the
+// columns within `error` of the least, and in `limit` how far that is.
+template <int V, int WORDS>
+inline Hits<V> search_cut(const std::int16_t* lengths, const std::uint64_t* side, const std::int16_t* own, const std::int16_t* other,
+                          std::int16_t error, std::int32_t* list, int& count, int& limit) {
+    constexpr int FIRST = V <= 13 ? V : (V + 1) / 2;  // as many as there are registers
+    Sixteen best[V];
+#pragma GCC unroll 32
+    for (int v = 0; v < V; ++v) best[v] = Sixteen(_mm256_set1_epi16(32767));
+    int n = 0;
+    auto look = [&](int r) {
+        list[n++] = r;
+        const __m256i b = _mm256_set1_epi16(own[r]);
+        const std::int16_t* row = lengths + r * 16 * V;
+#pragma GCC unroll 16
+        for (int v = 0; v < FIRST; ++v) best[v] = Sixteen(_mm256_min_epi16(__m256i(best[v]), _mm256_adds_epi16(b, load16(row + 16 * v))));
+    };
+    Members<WORDS> rows(side);
+    do look(rows.next());  // where the last node, beyond these words, is all there is: that one
+    while (rows);
+    if constexpr (V > 4 * WORDS)
+        if (side[WORDS] && list[0] != 64 * WORDS) look(64 * WORDS);
+    if constexpr (V > FIRST)
+        for (int k = 0; k < n; ++k) {
+            const __m256i b = _mm256_set1_epi16(own[list[k]]);
+            const std::int16_t* row = lengths + list[k] * 16 * V;
+#pragma GCC unroll 16
+            for (int v = FIRST; v < V; ++v) best[v] = Sixteen(_mm256_min_epi16(__m256i(best[v]), _mm256_adds_epi16(b, load16(row + 16 * v))));
+        }
+    count = n;
+    __m256i low = _mm256_set1_epi16(32767);
+#pragma GCC unroll 32
+    for (int v = 0; v < V; ++v) {
+        const __m256i sum = _mm256_adds_epi16(__m256i(best[v]), load16(other + 16 * v));
+        best[v] = Sixteen(_mm256_max_epi16(sum, _mm256_srli_epi16(members(side, 16 * v), 1)));
+        low = _mm256_min_epi16(low, __m256i(best[v]));
+    }
+    const __m128i top_bit = _mm_set1_epi16(-32768), half = _mm_min_epi16(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
+    const __m128i least = _mm_xor_si128(_mm_minpos_epu16(_mm_xor_si128(half, top_bit)), top_bit);
+    const __m128i most = _mm_adds_epi16(least, _mm_set1_epi16(error));
+    limit = std::int16_t(_mm_cvtsi128_si32(most));
+    const __m256i bound = _mm256_broadcastw_epi16(_mm_adds_epi16(most, _mm_set1_epi16(1)));
+    return hits_of<V>([&](int v) { return _mm256_cmpgt_epi16(bound, __m256i(best[v])); });
+}
+
+// The entries of `set` where (x + own) + other is at most `limit`.
+template <int V>
+inline Hits<V> at_most(const std::int16_t* x, const std::int16_t* own, std::int16_t other, const std::uint64_t* set, int limit) {
+    const __m256i bound = _mm256_set1_epi16(std::int16_t(limit + 1)), add = _mm256_set1_epi16(other);
+    return hits_of<V>([&](int v) {
+        const __m256i sum = _mm256_adds_epi16(_mm256_adds_epi16(load16(own + 16 * v), load16(x + 16 * v)), add);
+        return _mm256_and_si256(members(set, 16 * v), _mm256_cmpgt_epi16(bound, sum));
+    });
+}
+
+template <int N> inline std::int32_t largest(const std::int32_t* x) {  // of N, a multiple of 16; at least 0
+    __m256i even = _mm256_setzero_si256(), odd = even;
+#pragma GCC unroll 16
+    for (int k = 0; k < N; k += 16) {
+        even = _mm256_max_epi32(even, _mm256_load_si256(reinterpret_cast<const __m256i*>(x + k)));
+        odd = _mm256_max_epi32(odd, _mm256_load_si256(reinterpret_cast<const __m256i*>(x + k + 8)));
+    }
+    even = _mm256_max_epi32(even, odd);
+    __m128i four = _mm_max_epi32(_mm256_castsi256_si128(even), _mm256_extracti128_si256(even, 1));
+    four = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+    return _mm_cvtsi128_si32(_mm_max_epi32(four, _mm_shuffle_epi32(four, 0xb1)));
+}
+
+#else
+
+template <int WORDS> struct Words {
+    std::uint64_t word[WORDS];
+    static Words of(const std::uint64_t* set) {
+        Words x;
+        std::copy_n(set, WORDS, x.word);
+        return x;
+    }
+    void to(std::uint64_t* set) const { std::copy_n(word, WORDS, set); }
+    Words operator^(Words b) const { return each(b, [](std::uint64_t x, std::uint64_t y) { return x ^ y; }); }
+    Words operator|(Words b) const { return each(b, [](std::uint64_t x, std::uint64_t y) { return x | y; }); }
+    Words operator&(Words b) const { return each(b, [](std::uint64_t x, std::uint64_t y) { return x & y; }); }
+    template <class F> Words each(Words b, F f) const {
+        for (int w = 0; w < WORDS; ++w) b.word[w] = f(word[w], b.word[w]);
+        return b;
+    }
+};
+
+inline std::int16_t saturated(int x) { return std::int16_t(x > 32767 ? 32767 : x < -32768 ? -32768 : x); }
+
+template <int V, class Hit> inline Hits<V> hits_of(Hit hit) {
+    Hits<V> hits{};
+    for (int k = 0; k < 16 * V; ++k) hits.word[k / 32] |= (hit(k) ? 3ull : 0ull) << (2 * (k % 32));
+    return hits;
+}
+
+template <int V, int WORDS>
+inline Hits<V> search_cut(const std::int16_t* lengths, const std::uint64_t* side, const std::int16_t* own, const std::int16_t* other,
+                          std::int16_t error, std::int32_t* list, int& count, int& limit) {
+    std::int16_t best[16 * V], low = 32767;
+    count = 0;
+    std::fill_n(best, 16 * V, low);
+    for (int r = 0; r < 16 * V; ++r) {
+        if (!(side[r >> 6] >> (r & 63) & 1)) continue;
+        list[count++] = r;
+        for (int k = 0; k < 16 * V; ++k) best[k] = std::min(best[k], saturated(own[r] + lengths[r * 16 * V + k]));
+    }
+    for (int k = 0; k < 16 * V; ++k) {
+        best[k] = side[k >> 6] >> (k & 63) & 1 ? std::int16_t(32767) : saturated(best[k] + other[k]);
+        low = std::min(low, best[k]);
+    }
+    limit = saturated(low + error);
+    const std::int16_t bound = saturated(limit + 1);
+    return hits_of<V>([&](int k) { return best[k] < bound; });
+}
+
+template <int V>
+inline Hits<V> at_most(const std::int16_t* x, const std::int16_t* own, std::int16_t other, const std::uint64_t* set, int limit) {
+    return hits_of<V>([&](int k) { return (set[k >> 6] >> (k & 63) & 1) && saturated(saturated(own[k] + x[k]) + other) <= limit; });
+}
+
+template <int N> inline std::int32_t largest(const std::int32_t* x) {
+    std::int32_t most = 0;
+    for (int k = 0; k < N; ++k) most = x[k] > most ? x[k] : most;
+    return most;
+}
+
+#endif
+
+}  // namespace geoattn::GEOATTN_ISA
