@@ -101,6 +101,7 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
     Row<std::int64_t> supply_;
     std::vector<int> far_, count_;  // sizes of the sides away from the source
     std::vector<std::int32_t> list_;
+    std::uint64_t ties_ = 0;  // with the best edge so far
 
     template <class Term> double sum_of(Term term) const {  // over the slots, four sums at a time
         double sum[4] = {0, 0, 0, 0};
@@ -231,7 +232,8 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
 
     void consider(Found& best, bool outward, int row, int column) {
         const double slack = slack_of(outward, row, column);
-        if (slack < best.slack || (this->restless_ && slack == best.slack && this->next_random() % 2)) best = {slack, row, column};
+        ties_ = slack < best.slack ? 1 : ties_ + (slack == best.slack);
+        if (slack < best.slack || (this->restless_ && slack == best.slack && this->next_random() % ties_ == 0)) best = {slack, row, column};
     }
 
     const std::int16_t* own_p(bool outward) const { return rough_p_.data() + outward * COLUMNS; }

@@ -283,10 +283,11 @@ def test_directed(name):
 # ---- special cases by hand
 
 
+@pytest.mark.parametrize("n", [32, 33, 65, 66, 129, 130, 208, 209, 257, 258, 300])
 @pytest.mark.parametrize("family", ["softmax-1", "causal_sharp", "few", "with_zeros", "levels"])
-def test_more_than_256_tokens(family):
-    """Above 256 tokens the size of the kernel's sets is only known at run time."""
-    attention = draw(family, 300, 1)[0]
+def test_where_the_kernel_changes(family, n):
+    """The kernel has code of its own for some ranges of tokens; above 257 it works on branches instead of cuts."""
+    attention = draw(family, n, 1)[0]
     for convention in (*PRESETS, DIRECTED["-log w"]):
         graph = problem(attention, convention)
         result = ga.ollivier_ricci(attention, convention, edges=4, threads=2)
@@ -304,6 +305,7 @@ TIES = [
     ("dyadic", 300, "directed"), ("causal", 300, "hop"), ("one_hot", 300, "hop"), ("tree", 300, "hop"),
     ("duplicates", 300, "markov"), ("uniform", 300, "grc-0.6"), ("equal_rows", 300, "directed"),
 ]  # fmt: skip
+TIES += [(family, n, name) for n in (65, 257) for family, last, name in TIES if last == 300]
 
 
 @pytest.mark.parametrize(("family", "n", "name"), TIES)
