@@ -9,10 +9,12 @@ from torch import Tensor
 
 from geoattn import _native
 from geoattn.errors import GeoattnError
+from geoattn.training.reused_memory import ReusedMemory
 
 __all__ = ["narrow_dtype", "refuse_second_derivative", "short_variances", "wide_dtype"]
 
 _TOGETHER = 1 << 19  # numbers of queries and keys of short calls that go together: more leaves the cache, and is slower
+_memory = ReusedMemory()
 
 
 def short_variances(queries: list[Any], keys: list[Any], scale: float) -> Tensor:
@@ -64,7 +66,7 @@ def _values(scale: float, queries: Any, keys: Any, with_slope: bool) -> tuple[An
     """Variances (layers, b, h), and their slopes if wanted."""
     (b, h, n, d), m, layers = queries[0].shape, keys[0].shape[2], len(queries)
     variance = torch.empty((layers, b, h), dtype=torch.float32, device="cpu")
-    slope = torch.empty((layers, b, h, n, m), dtype=torch.float32, device="cpu") if with_slope else None
+    slope = _memory.take((layers, b, h, n, m)) if with_slope else None
     _native.row_variances(
         [_place(x) for x in queries], [_place(x) for x in keys], (b, h, n, m, d), scale,
         variance.data_ptr(), 0 if slope is None else slope.data_ptr(), torch.get_num_threads(),
@@ -75,8 +77,7 @@ def _values(scale: float, queries: Any, keys: Any, with_slope: bool) -> tuple[An
 def _gradients(queries: Any, keys: Any, slope: Any, upstream: Any) -> list[Any]:
     """Gradients of sum(upstream * variance)."""
     (b, h, n, d), m, upstream = queries[0].shape, keys[0].shape[2], upstream.contiguous()
-    # one by one: memory that the layers just gave back
-    made = [torch.empty(x.shape, dtype=torch.float32, device="cpu") for x in (*queries, *keys)]
+    made = [_memory.take(x.shape) for x in (*queries, *keys)]
     addresses = [x.data_ptr() for x in made]
     _native.row_variance_gradients(
         [_place(x) for x in queries], [_place(x) for x in keys], (b, h, n, m, d), slope.data_ptr(), upstream.data_ptr(),
