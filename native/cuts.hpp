@@ -101,6 +101,7 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
     Row<std::int64_t> supply_;
     std::vector<int> far_, count_;  // sizes of the sides away from the source
     std::vector<std::int32_t> list_;
+    std::int32_t most_ = 0;   // the largest urgency
     std::uint64_t ties_ = 0;  // with the best edge so far
 
     template <class Term> double sum_of(Term term) const {  // over the slots, four sums at a time
@@ -180,6 +181,7 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
             flow[b.slot] = f;
             urgency_[b.slot] = urgency_of(b.slot, f, weight_[far[b.slot]]);
         }
+        most_ = largest<SLOTS>(urgency_.data(), Set{}.word);
         p_[source] = 0;
         round_potential(source);
         for (int k = slots - 1; k >= 0; --k) {
@@ -198,9 +200,13 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
     }
 
     int most_urgent() {
-        const std::int32_t most = largest<SLOTS>(urgency_.data());
-        if (most < KEYS) return -1;
-        return this->restless_ ? this->any_from(urgency_, last_, KEYS) : most % KEYS;
+        if (most_ < KEYS) return -1;
+        return this->restless_ ? this->any_from(urgency_, last_, KEYS) : most_ % KEYS;
+    }
+
+    void forget(int g) {
+        urgency_[g] = 0;
+        most_ = largest<SLOTS>(urgency_.data(), Set{}.word);
     }
 
     double flow_across(int g) const { return double(flow_[g]); }
@@ -252,9 +258,14 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
         int count, limit;
         const Hits<V> columns = search_cut<V, WORDS>(rough_[outward], side, own, other, Network::ROUGH_ERROR, list, count, limit);
         const int column = columns.first();
-        const Hits<V> rows = at_most<V>(rough_[!outward] + column * COLUMNS, own, other[column], side, limit);
-        Found found{0, rows.first(), column};
-        if (limit < Network::ROUGH_NONE && columns.single() && rows.single()) [[likely]] {
+        Found found{0, list[0], column};
+        bool alone = limit < Network::ROUGH_NONE && columns.single();
+        if (count > 1) {  // one in five cuts has one row
+            const Hits<V> rows = at_most<V>(rough_[!outward] + column * COLUMNS, own, other[column], side, limit);
+            found.row = rows.first();
+            alone &= rows.single();
+        }
+        if (alone) [[likely]] {
             found.slack = slack_of(outward, found.row, column);
         } else {
             found = settle(outward, side, columns, limit);
@@ -266,27 +277,12 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
 
         // The supply leaves the cut by the new edge: along the path between its ends, cuts and flows change.
         using W = Words<WORDS>;
-        Set path, more;
+        Set moving, more;
         const W at_tail = W::of(slots_of_[tail].word), at_head = W::of(slots_of_[head].word);
-        (at_tail ^ at_head).to(path.word);
+        (at_tail ^ at_head).to(moving.word);
         (at_head ^ W::of(slots_of_[last_].word) ^ W::of(tails_.word)).to(more.word);
-        path.word[e >> 6] &= ~(1ull << (e & 63));
-        const std::int64_t change[2] = {supply, -supply};
-        std::int64_t* flow = flow_.data();
-        std::int32_t* urgency = urgency_.data();
-        const float* weight = weight_.data();
-        Set* side_of = side_of_.data();
-        const W cut_words = W::of(cut.word);
-        for (Members<WORDS> slots(path.word); slots;) {
-            const int g = slots.next();
-            const std::int64_t f = flow[g] + change[more.has(g)];
-            flow[g] = f;
-            (W::of(side_of[g].word) ^ cut_words).to(side_of[g].word);
-            urgency[g] = urgency_of(g, f, weight[side_of[g].size()]);
-        }
-        flow[e] = supply;
-        urgency[e] = 0;
-
+        Set path = moving;
+        path.flip(e);
         const double shift = SIGN[outward] * step, scale = net_.rough_scale;
         double* p = p_.data();
         std::int16_t* rough_p = rough_p_.data();
@@ -303,6 +299,25 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
             (W::of(slots_of[r].word) ^ path_words).to(slots_of[r].word);
             tails = tails | W::of(leaving[r].word);
         }
+        // Slots last, and the next cut from registers: what was just written in parts would have to reach the cache before it can
+        // be read as a whole.
+        const std::int64_t change[2] = {supply, -supply};
+        std::int64_t* flow = flow_.data();
+        std::int32_t *urgency = urgency_.data(), most = largest<SLOTS>(urgency, moving.word);
+        const float* weight = weight_.data();
+        Set* side_of = side_of_.data();
+        const W cut_words = W::of(cut.word);
+        for (Members<WORDS> slots(path.word); slots;) {
+            const int g = slots.next();
+            const std::int64_t f = flow[g] + change[more.has(g)];
+            flow[g] = f;
+            (W::of(side_of[g].word) ^ cut_words).to(side_of[g].word);
+            urgency[g] = urgency_of(g, f, weight[side_of[g].size()]);
+            most = std::max(most, urgency[g]);
+        }
+        flow[e] = supply;
+        urgency[e] = 0;
+        most_ = most;
         Set turned;
         for (std::uint64_t& w : turned.word) w = turn;
         (W::of(tails_.word) ^ (path_words & (tails ^ W::of(turned.word)))).to(tails_.word);

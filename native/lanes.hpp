@@ -1,6 +1,7 @@
 // The vector operations that the solver spends its time in, over rows padded to a multiple of eight.
 // AVX2 by hand where the compiler targets it, plain loops elsewhere; both give the same bits.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -134,15 +135,17 @@ inline double min_sum(const double* a, const double* b, int n) {
 // min over pairs of rows of d(a, b) - |p(a) - p(b)|, d symmetric with zeros on the diagonal and padded with infinity
 inline double min_gap(const double* d, const double* p, int n, int stride) {
     const __m256d sign = _mm256_set1_pd(-0.0);
-    __m256d low = _mm256_setzero_pd();
-    for (int a = 0; a < n; ++a, d += stride) {
-        const __m256d own = _mm256_set1_pd(p[a]);
-        for (int k = a & ~3; k < n; k += 4) {
-            const __m256d apart = _mm256_andnot_pd(sign, _mm256_sub_pd(_mm256_load_pd(p + k), own));
-            low = _mm256_min_pd(_mm256_sub_pd(_mm256_load_pd(d + k), apart), low);
+    __m256d left = _mm256_setzero_pd(), right = left;
+    for (int k = 0; k < n; k += 8) {  // columns outside: few loops, and long ones
+        const __m256d p0 = _mm256_load_pd(p + k), p1 = _mm256_load_pd(p + k + 4);
+        const double* row = d + k;
+        for (int a = 0, rows = std::min(n, k + 7); a < rows; ++a, row += stride) {
+            const __m256d own = _mm256_set1_pd(p[a]);
+            left = _mm256_min_pd(_mm256_sub_pd(_mm256_load_pd(row), _mm256_andnot_pd(sign, _mm256_sub_pd(p0, own))), left);
+            right = _mm256_min_pd(_mm256_sub_pd(_mm256_load_pd(row + 4), _mm256_andnot_pd(sign, _mm256_sub_pd(p1, own))), right);
         }
     }
-    return lowest(low);
+    return lowest(_mm256_min_pd(left, right));
 }
 
 // first position of the largest positive entry, -1 when there is none

@@ -75,7 +75,7 @@ template <class Solver> class Simplex {
             if (step == INF) {
                 // In a directed graph what rounding left over may have no way to go; it is not mass.
                 if (std::fabs(solver.flow_across(cut)) > negligible) return Outcome::unbounded;
-                solver.urgency_[cut] = 0;
+                solver.forget(cut);
                 continue;
             }
             still = step > 1e-12 * net.reach ? 0 : still + 1;  // shorter steps are rounding: ties

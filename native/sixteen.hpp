@@ -165,15 +165,20 @@ inline Hits<V> at_most(const std::int16_t* x, const std::int16_t* own, std::int1
     });
 }
 
-template <int N> inline std::int32_t largest(const std::int32_t* x) {  // of N, a multiple of 16; at least 0
-    __m256i even = _mm256_setzero_si256(), odd = even;
-#pragma GCC unroll 16
-    for (int k = 0; k < N; k += 16) {
-        even = _mm256_max_epi32(even, _mm256_load_si256(reinterpret_cast<const __m256i*>(x + k)));
-        odd = _mm256_max_epi32(odd, _mm256_load_si256(reinterpret_cast<const __m256i*>(x + k + 8)));
+// The largest of N entries, a multiple of 16, that are not in `set`; at least 0.
+template <int N> inline std::int32_t largest(const std::int32_t* x, const std::uint64_t* set) {
+    const __m256i zero = _mm256_setzero_si256(), to_top = _mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24);
+    __m256i most[2] = {zero, zero};
+#pragma GCC unroll 32
+    for (int k = 0; k < N; k += 8) {
+        const __m256i members = _mm256_set1_epi32(int(set[k >> 6] >> (k & 32)));
+        const __m256i in_set = _mm256_sllv_epi32(members, _mm256_sub_epi32(to_top, _mm256_set1_epi32(k & 31)));  // the top bit
+        const __m256 entries = _mm256_castsi256_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(x + k)));
+        const __m256 others = _mm256_blendv_ps(entries, _mm256_castsi256_ps(zero), _mm256_castsi256_ps(in_set));
+        most[k / 8 % 2] = _mm256_max_epi32(most[k / 8 % 2], _mm256_castps_si256(others));
     }
-    even = _mm256_max_epi32(even, odd);
-    __m128i four = _mm_max_epi32(_mm256_castsi256_si128(even), _mm256_extracti128_si256(even, 1));
+    const __m256i both = _mm256_max_epi32(most[0], most[1]);
+    __m128i four = _mm_max_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
     four = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4e));
     return _mm_cvtsi128_si32(_mm_max_epi32(four, _mm_shuffle_epi32(four, 0xb1)));
 }
@@ -230,9 +235,9 @@ inline Hits<V> at_most(const std::int16_t* x, const std::int16_t* own, std::int1
     return hits_of<V>([&](int k) { return (set[k >> 6] >> (k & 63) & 1) && saturated(saturated(own[k] + x[k]) + other) <= limit; });
 }
 
-template <int N> inline std::int32_t largest(const std::int32_t* x) {
+template <int N> inline std::int32_t largest(const std::int32_t* x, const std::uint64_t* set) {
     std::int32_t most = 0;
-    for (int k = 0; k < N; ++k) most = x[k] > most ? x[k] : most;
+    for (int k = 0; k < N; ++k) most = x[k] > most && !(set[k >> 6] >> (k & 63) & 1) ? x[k] : most;
     return most;
 }
 

@@ -268,6 +268,8 @@ template <class Mass, class Real> class Tree : Simplex<Tree<Mass, Real>> {
         return v >= 0 && this->restless_ ? this->any_from(urgency_, n_, std::numeric_limits<double>::min()) : v;
     }
 
+    void forget(int v) { urgency_[v] = 0; }
+
     double flow_across(int v) const { return as_double(node_[v].flow); }
 
     double pivot(const int v) {
