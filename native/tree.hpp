@@ -124,15 +124,19 @@ template <class Mass, class Real> class Tree : Simplex<Tree<Mass, Real>> {
         const Matrix& columns_of = net_.rows(!outward);  // transposed: a column lies together in memory
         int found = net_.short_edges(outward).empty() ? -1 : look_at_short_edges(outward, side, count);
         if (found < 0) found = look_at_rows(outward, side, count);
-        const int turn = this->restless_ && found > 0 ? int(this->next_random() % std::uint64_t(found)) : 0;
+        std::uint64_t ties = 0;
         Real best = INF;
         for (int f = 0; f < found; ++f) {
-            const int c = columns_[f + turn < found ? f + turn : f + turn - found];
+            const int c = columns_[f];
             const double* lengths = columns_of[c];
             const Real other = Real(sign) * p_[c];
             for (int k = 0; k < count; ++k) {
                 const Real slack = (Real(lengths[side_[k]]) - side_p_[k]) + other;
-                const bool better = slack < best;
+                bool better = slack < best;
+                if (this->restless_) {  // among ties each edge has the same chance
+                    ties = better ? 1 : ties + (slack == best);
+                    better = better || (slack == best && this->next_random() % ties == 0);
+                }
                 best = better ? slack : best;
                 row = better ? side_[k] : row;
                 column = better ? c : column;
