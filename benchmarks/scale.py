@@ -3,8 +3,8 @@
 python -m benchmarks scale      # about four minutes; what results/scale.json holds already is not measured again
 
 CPU seconds of one thread for one map of n tokens with m sampled edges are prepare(n) + m edge(n), each a n^2 + b n^3.
-From 1,024 tokens on the kernel reads lists of short edges instead of whole rows: there an edge has coefficients of its
-own.
+Up to 257 tokens the kernel works on cuts as sets of bits, from 1,024 on it reads lists of short edges instead of whole
+rows: an edge has coefficients of its own in each of the three ranges.
 """
 
 from __future__ import annotations
@@ -22,10 +22,17 @@ import numpy as np
 RESULTS = Path(__file__).parent / "results"
 
 # tokens: (maps, fewer edges, more edges); the held-out ones are not used in the fit
-FITTED = {65: (8, 1, 512), 197: (4, 1, 512), 512: (1, 1, 512), 768: (1, 1, 256), 1024: (1, 1, 192), 2048: (1, 1, 64)}
-HELD_OUT = {129: (8, 1, 512), 384: (1, 1, 512), 640: (1, 1, 256), 1536: (1, 1, 96), 4096: (1, 1, 64)}
+FITTED = {
+    65: (8, 1, 512), 197: (4, 1, 512), 257: (4, 1, 512), 300: (2, 1, 512), 512: (1, 1, 512), 768: (1, 1, 256),
+    1024: (1, 1, 192), 2048: (1, 1, 64),
+}  # fmt: skip
+HELD_OUT = {
+    129: (8, 1, 512), 225: (4, 1, 512), 384: (1, 1, 512), 640: (1, 1, 256), 1536: (1, 1, 96), 4096: (1, 1, 64),
+}  # fmt: skip
+EDGES = ("short edge", "medium edge", "long edge")
 MEMORY = (512, 1024, 2048)
-LONG = 1024  # tokens from which the kernel reads lists of short edges
+SHORT = 257  # tokens up to which the kernel works on cuts
+LONG = 1024  # tokens from which it reads lists of short edges
 
 
 def measure(n: int, maps: int, few: int, many: int) -> dict[str, float]:
@@ -118,7 +125,7 @@ def fit(points: list[dict[str, float]]) -> dict[str, dict[str, float]]:
     from scipy.optimize import nnls
 
     answer = {}
-    for part, of in (("edge", "edge"), ("long edge", "edge"), ("prepare", "prepare")):
+    for part, of in (*((name, "edge") for name in EDGES), ("prepare", "prepare")):
         used = [p for p in points if part == "prepare" or _edge(p["n"]) == part]
         n, seconds = (np.array([p[key] for p in used], dtype=np.float64) for key in ("n", of))
         square, cube = nnls(np.stack([n**2, n**3], axis=1) / seconds[:, None], np.ones(len(n)))[0]
@@ -127,7 +134,7 @@ def fit(points: list[dict[str, float]]) -> dict[str, dict[str, float]]:
 
 
 def _edge(n: float) -> str:
-    return "long edge" if n >= LONG else "edge"
+    return EDGES[int(n > SHORT) + int(n >= LONG)]
 
 
 def predict(model: dict[str, dict[str, float]], n: float, edges: float) -> float:

@@ -38,7 +38,7 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
         return sum_of([&](int g) { return std::fabs(double(flow_[g])) * edge_[g].length; });
     }
 
-    double excess(double moved_mass) const {  // see Tree::excess
+    double excess(double moved_mass, double) const {  // see Tree::excess
         const double slack = sum_of([&](int g) {
             const Edge& x = edge_[g];
             return std::fabs(double(flow_[g])) * std::fabs(x.length - (p_[x.tail()] - p_[x.head()]));

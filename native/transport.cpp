@@ -67,14 +67,37 @@ template <class Mass> struct Masses {
     const Mass* operator[](int slot) const { return &data[std::size_t(slot) * classes]; }
 };
 
+// Where mass may move: between so many classes, over edges no longer than what lies between them.
+struct Extent {
+    int classes;
+    double diameter;
+};
+
+// Of the two measures alone: a token at distance 1e27 that neither of them knows has no part in the error of a W1 of 0.1.
+Extent extent_of(const Network& net, const Prepared& p, int part, const double* measures, int x, int y, int n) {
+    const double *from = measures + std::size_t(x) * n, *to = measures + std::size_t(y) * n;
+    std::vector<char> touched(net.n, 0);
+    touched[p.label[x]] = touched[p.label[y]] = 1;  // idle mass
+    for (int v = 0; v < n; ++v)
+        if (p.part[v] == part && (from[v] > 0 || to[v] > 0)) touched[p.label[v]] = 1;
+    Extent extent{0, 0.0};
+    for (int a = 0; a < net.n; ++a) {
+        if (!touched[a]) continue;
+        ++extent.classes;
+        for (int b = 0; b < net.n; ++b)
+            if (touched[b] && net.distances[a][b] < INF) extent.diameter = std::max(extent.diameter, net.distances[a][b]);
+    }
+    return extent;
+}
+
 struct Answer {
     Outcome outcome;
     double w1 = NAN, excess = NAN;  // excess: a bound of w1 - optimum
 };
 
 template <class Solver, class Mass>
-Answer answer(Solver& solver, const Network& net, const Masses<Mass>& masses, int from, int to, int source, int sink, double idle,
-              const std::atomic<bool>& stop) {
+Answer answer(Solver& solver, const Network& net, const Extent& extent, const Masses<Mass>& masses, int from, int to, int source,
+              int sink, double idle, const std::atomic<bool>& stop) {
     const Mass *m = masses[from], *l = masses[to];
     Answer result{solver.solve(m, l, source, sink, masses.idle, 4.0 * net.n, stop)};
     if (result.outcome != Outcome::optimal) return result;
@@ -83,7 +106,7 @@ Answer answer(Solver& solver, const Network& net, const Masses<Mass>& masses, in
     const double moved = idle * masses.whole + as_double(apart);
     result.w1 = solver.cost() / masses.whole;
     // Rounding may have put each class off by a unit, over the diameter at worst.
-    result.excess = (solver.excess(moved) + net.n * net.reach) / masses.whole;
+    result.excess = (solver.excess(moved, extent.diameter) + extent.classes * extent.diameter) / masses.whole;
     return result;
 }
 
@@ -140,16 +163,16 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, std::vector
                 job.status[e] = std::uint8_t(Status::unreachable);
                 continue;
             }
-            auto ask = [&](auto& t, const auto& m) {
-                return answer(t, net, m, slot[x], slot[y], p.label[x], p.label[y], job.idle, job.stop);
+            auto ask = [&](auto& t, const auto& m, const Extent& extent) {
+                return answer(t, net, extent, m, slot[x], slot[y], p.label[x], p.label[y], job.idle, job.stop);
             };
-            Answer a = ask(solver, masses);
+            Answer a = ask(solver, masses, {net.n, net.reach});
             const double scale = std::max(job.denominator[e], a.w1);
             const bool again = a.outcome == Outcome::stalled || (a.outcome == Outcome::optimal && !(a.excess <= GOOD_ENOUGH * scale));
             if (again) {
                 std::call_once(made, [&] { wide_masses.emplace(job, g, p, id, named, net.n); });
                 if (!exact_tree) exact_tree.emplace(net);
-                a = ask(*exact_tree, *wide_masses);
+                a = ask(*exact_tree, *wide_masses, extent_of(net, p, id, measures, x, y, n));
             }
             if (a.outcome != Outcome::optimal) {
                 job.status[e] = std::uint8_t(a.outcome == Outcome::unbounded ? Status::unreachable : Status::stalled);

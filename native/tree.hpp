@@ -61,8 +61,9 @@ template <class Mass, class Real> class Tree : Simplex<Tree<Mass, Real>> {
     }
 
     // Upper bound of cost() - optimum, in the same units, from the potentials alone: what the tree edges lack to be
-    // tight, plus the mass that moves times the worst violation of p(a) - p(b) <= d(a, b).
-    double excess(double moved_mass) const {
+    // tight, plus the mass that moves times the worst violation of p(a) - p(b) <= d(a, b). No mass moves over an edge that is
+    // longer than `longest`.
+    double excess(double moved_mass, double longest) const {
         double slack = 0, worst = 0;
         for (const Node& x : node_) {
             const Real climb = Real(-x.uphill) * (p_[&x - node_.data()] - p_[x.parent]);
@@ -75,7 +76,7 @@ template <class Mass, class Real> class Tree : Simplex<Tree<Mass, Real>> {
             // The distances are sums rounded to double; the edges are exact, at the price of a factor below.
             for (int a = 0; a < n_; ++a)
                 for (int b = 0; b < n_; ++b)
-                    if (net_.out[a][b] < INF) worst = std::min(worst, double(Real(net_.out[a][b]) + p_[b] - p_[a]));
+                    if (net_.out[a][b] <= longest) worst = std::min(worst, double(Real(net_.out[a][b]) + p_[b] - p_[a]));
         }
         const int most_hops = std::is_same_v<Real, double> ? 1 : n_ - 1;
         return slack - worst * most_hops * moved_mass;
