@@ -43,7 +43,7 @@ def measure(n: int, maps: int, few: int, many: int) -> dict[str, float]:
     ga.ollivier_ricci(softmax_attention(1, 16), threads=1)  # loads what is loaded once
     attention = softmax_attention(maps, n)
     seconds = [float("inf"), float("inf")]
-    for _ in range(2):  # the better of two: other work on the machine only adds time
+    for _ in range(10 if n < 512 else 2):  # the best of some: other work on the machine only adds time
         for k, edges in enumerate((few, many)):
             start = time.process_time()
             ga.ollivier_ricci(attention, edges=edges, threads=1)
