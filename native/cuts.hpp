@@ -20,7 +20,7 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
     explicit Cuts(const Network& network)
         : net_(network), n_(network.n), last_(n_ - 1), urgency_(SLOTS, 0), edge_(last_), flow_(last_),
           side_of_(last_, Set{}), slots_of_(n_, Set{}), leaving_(n_, Set{}), weight_(n_), p_(padded(n_), 0.0), rough_p_(2 * COLUMNS, 32767),
-          branch_(last_), supply_(n_), far_(last_), count_(n_), list_(n_) {
+          supply_(n_), far_(last_), count_(n_), list_(n_), order_(n_) {
         for (bool outward : {false, true}) rough_[outward] = net_.rough(outward), rows_[outward] = &net_.rows(outward);
         for (int size = 1; size < n_; ++size) weight_[size] = -float(cut_weight(size, n_));
         for (int v = 0; v < n_; ++v) all_[v >> 6] |= 1ull << (v & 63);
@@ -93,14 +93,9 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
     Row<float> weight_;
     Row<double> p_;
     Row<std::int16_t> rough_p_;  // p, then -p, in units of Network::rough; the largest number beyond the last node
-    struct Branch {
-        double rise;  // of the potential from the parent to the child
-        std::int32_t child, parent, slot, turn;
-    };
-    std::vector<Branch> branch_;
     Row<std::int64_t> supply_;
     std::vector<int> far_, count_;  // sizes of the sides away from the source
-    std::vector<std::int32_t> list_;
+    std::vector<std::int32_t> list_, order_;
     std::int32_t most_ = 0;   // the largest urgency
     std::uint64_t ties_ = 0;  // with the best edge so far
 
@@ -167,27 +162,27 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
             count[size] = place;
             place += c;
         }
-        Branch* branch = branch_.data();
-        for (int g = 0; g < slots; ++g) {
-            const Edge& x = edge_[g];
-            const bool rises = far_tails.has(g);
-            branch[count[far[g]]++] = {x.length * SIGN[rises], x.end[!rises], x.end[rises], g, -int(!rises)};
-        }
+        std::int32_t* order = order_.data();
+        for (int g = 0; g < slots; ++g) order[count[far[g]]++] = g;
         std::int64_t* flow = flow_.data();
         for (int k = 0; k < slots; ++k) {  // leaves first
-            const Branch b = branch[k];
-            const std::int64_t up = supply[b.child], f = (up ^ b.turn) - b.turn;
-            supply[b.parent] += up;
-            flow[b.slot] = f;
-            urgency_[b.slot] = urgency_of(b.slot, f, weight_[far[b.slot]]);
+            const int g = order[k];
+            const Edge& x = edge_[g];
+            const bool rises = far_tails.has(g);
+            const std::int64_t up = supply[x.end[!rises]], f = rises ? up : -up;
+            supply[x.end[rises]] += up;
+            flow[g] = f;
+            urgency_[g] = urgency_of(g, f, weight_[far[g]]);
         }
         most_ = largest<SLOTS>(urgency_.data(), Set{}.word);
         p_[source] = 0;
         round_potential(source);
         for (int k = slots - 1; k >= 0; --k) {
-            const Branch& b = branch[k];
-            p_[b.child] = p_[b.parent] + b.rise;
-            round_potential(b.child);
+            const int g = order[k];
+            const Edge& x = edge_[g];
+            const bool rises = far_tails.has(g);
+            p_[x.end[!rises]] = p_[x.end[rises]] + x.length * SIGN[rises];
+            round_potential(x.end[!rises]);
         }
     }
 
