@@ -92,7 +92,7 @@ def ollivier_ricci(
         wanted = _fit_wanted(wanted, weights)
     parts: list[Transport] = []
     places: list[np.ndarray] = []
-    total, finished, edge_count = _estimate(weights, sample), 0, 0
+    total, finished, edge_count = 0 if progress is None else _estimate(weights, sample), 0, 0
     for first, graphs in chunks(weights):
         pairs, offsets, available = choose_pairs(graphs, sample, seed, first, wanted)
         report = None if progress is None else (lambda done, base=finished: progress(base + done, total))
