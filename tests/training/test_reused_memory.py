@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import torch
@@ -28,24 +29,35 @@ def test_memory_of_another_size_is_let_go() -> None:
     memory = ReusedMemory()
     for size in (10, 1000, 10):
         held = [memory.take((size, size)) for _ in range(3)]
-        assert sum(len(block) for block, _ in memory._blocks) <= 2 * 3 * 1000**2
         del held
     assert sum(len(block) for block, _ in memory._blocks) == 3 * 10**2
+
+
+def test_no_more_is_kept_than_allowed() -> None:
+    memory = ReusedMemory(most=1000)
+    held = [memory.take((10, 10)).fill_(float(i)) for i in range(5)]
+    assert [float(x.mean()) for x in held] == [0, 1, 2, 3, 4]
+    assert sum(block.nbytes for block, _ in memory._blocks) == 800
 
 
 def test_threads_never_share_a_block() -> None:
     memory, wrong = ReusedMemory(), []
 
     def work(mark: float) -> None:
-        for _ in range(200):
+        for _ in range(1500):
             mine = [memory.take((50,)).fill_(mark) for _ in range(4)]
             wrong.extend(x for x in mine if not bool((x == mark).all()))
 
-    crew = [threading.Thread(target=work, args=(float(mark),)) for mark in range(4)]
-    for member in crew:
-        member.start()
-    for member in crew:
-        member.join()
+    crew = [threading.Thread(target=work, args=(float(mark),)) for mark in range(8)]
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # threads take turns at every step
+    try:
+        for member in crew:
+            member.start()
+        for member in crew:
+            member.join()
+    finally:
+        sys.setswitchinterval(usual)
     assert not wrong
 
 

@@ -21,7 +21,8 @@ class ReusedMemory:
     to the system between steps, and the page faults on its return take longer than the arithmetic.
 
     A block is lent as an array of its own, of which torch holds the only reference: when that array is gone, so are
-    all tensors on it. What no step of the present size can use is let go, so the memory held is what one step needs.
+    all tensors on it. What no step of the present size can use is let go, and what would exceed ``most`` bytes in all is
+    fresh memory of torch: so little stays behind after training.
 
     >>> memory = ReusedMemory()
     >>> first, second = memory.take((2, 3)), memory.take((2, 3))
@@ -31,7 +32,8 @@ class ReusedMemory:
     True
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = 64 << 20) -> None:
+        self._most = most
         self._blocks: list[tuple[np.ndarray, weakref.ref[np.ndarray]]] = []
         self._lock = threading.Lock()  # backward passes may run on several threads
 
@@ -44,8 +46,10 @@ class ReusedMemory:
                     view = block[:size]
                     self._blocks[i] = block, weakref.ref(view)
                     return torch.from_numpy(view).view(*shape)
+            self._blocks = [(kept, lent) for kept, lent in self._blocks if lent() is not None]
+            if 4 * size + sum(kept.nbytes for kept, _ in self._blocks) > self._most:
+                return torch.empty(*shape, dtype=torch.float32, device="cpu")
             block = np.empty(size, np.float32)
             view = block[:]
-            self._blocks = [(kept, lent) for kept, lent in self._blocks if lent() is not None]
             self._blocks.append((block, weakref.ref(view)))
             return torch.from_numpy(view).view(*shape)
