@@ -21,8 +21,8 @@ class ReusedMemory:
     to the system between steps, and the page faults on its return take longer than the arithmetic.
 
     A block is lent as an array of its own, of which torch holds the only reference: when that array is gone, so are
-    all tensors on it. What no step of the present size can use is let go, and what would exceed ``most`` bytes in all is
-    fresh memory of torch: so little stays behind after training.
+    all tensors on it. What no step of the present size can use is let go, and what would exceed ``most`` bytes in all
+    is fresh memory of torch: so little stays behind after training.
 
     >>> memory = ReusedMemory()
     >>> first, second = memory.take((2, 3)), memory.take((2, 3))
