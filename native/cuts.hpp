@@ -7,6 +7,7 @@
 // The side that a slot keeps is the one without the last node, which therefore needs no bit: a class token and 64 patches
 // are one word.
 #pragma once
+#include "greedy.hpp"
 #include "simplex.hpp"
 #include "sixteen.hpp"
 
@@ -20,17 +21,21 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
     explicit Cuts(const Network& network)
         : net_(network), n_(network.n), last_(n_ - 1), urgency_(SLOTS, 0), edge_(last_), flow_(last_),
           side_of_(last_, Set{}), slots_of_(n_, Set{}), leaving_(n_, Set{}), weight_(n_), p_(padded(n_), 0.0), rough_p_(2 * COLUMNS, 32767),
-          supply_(n_), far_(last_), count_(n_), list_(n_), order_(n_) {
+          supply_(n_), far_(last_), count_(n_), list_(n_), order_(n_), greedy_(network), below_(n_), above_(n_) {
         for (bool outward : {false, true}) rough_[outward] = net_.rough(outward), rows_[outward] = &net_.rows(outward);
         for (int size = 1; size < n_; ++size) weight_[size] = -float(cut_weight(size, n_));
         for (int v = 0; v < n_; ++v) all_[v >> 6] |= 1ull << (v & 63);
-        plant(feasible_tree<double>(net_));
+        if (net_.step.empty()) plant(feasible_tree<double>(net_));
     }
 
     // Solve for the supplies from - to (+ idle on the pair itself).
     Outcome solve(const std::int64_t* from, const std::int64_t* to, int source, int sink, std::int64_t idle, double negligible,
                   const std::atomic<bool>& stop) {
-        load(from, to, source, sink, idle);
+        for (int v = 0; v < n_; ++v) supply_[v] = from[v] - to[v];
+        supply_[source] += idle;
+        supply_[sink] -= idle;
+        if (net_.step.empty()) load(source);
+        else start();
         return this->run(net_, negligible, stop);
     }
 
@@ -96,8 +101,11 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
     Row<std::int64_t> supply_;
     std::vector<int> far_, count_;  // sizes of the sides away from the source
     std::vector<std::int32_t> list_, order_;
-    std::int32_t most_ = 0;   // the largest urgency
-    std::uint64_t ties_ = 0;  // with the best edge so far
+    Greedy<V> greedy_;
+    Row<Set> below_;                   // of a node of a new tree: those of its branch, without the last one
+    std::vector<std::int32_t> above_;  // of the k-th node: its parent
+    std::int32_t most_ = 0;            // the largest urgency
+    std::uint64_t ties_ = 0;           // with the best edge so far
 
     template <class Term> double sum_of(Term term) const {  // over the slots, four sums at a time
         double sum[4] = {0, 0, 0, 0};
@@ -138,12 +146,9 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
     }
 
     // Flows and potentials from scratch. The potentials are exact near the source, where the mass is.
-    void load(const std::int64_t* from, const std::int64_t* to, int source, int sink, std::int64_t idle) {
+    void load(int source) {
         source_ = source;
         std::int64_t* supply = supply_.data();
-        for (int v = 0; v < n_; ++v) supply[v] = from[v] - to[v];
-        supply[source] += idle;
-        supply[sink] -= idle;
         Set near, far_tails;  // the slots with the source on their side; those with the tail away from the source
         for (int w = 0; w < WORDS; ++w) {
             near.word[w] = slots_of_[source].word[w] ^ slots_of_[last_].word[w];
@@ -184,6 +189,50 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
             p_[x.end[!rises]] = p_[x.end[rises]] + x.length * SIGN[rises];
             round_potential(x.end[!rises]);
         }
+    }
+
+    // From a tree made for these supplies. Slot k - 1 is above the k-th node of it.
+    void start() {
+        Set *slots_of = slots_of_.data(), *below = below_.data(), *leaving = leaving_.data(), outward{};
+        Edge* edge = edge_.data();
+        std::int32_t *order = order_.data(), *above = above_.data();
+        for (int v = 0; v < n_; ++v) leaving[v] = below[v] = Set{};
+        for (int v = 0; v < last_; ++v) below[v].flip(v);
+        greedy_.grow(supply_.data(), p_.data(), [&](int k, int v, int parent, double length, bool out) {
+            order[k] = v;
+            above[k] = parent;
+            round_potential(v);
+            if (k == 0) {
+                slots_of[v] = Set{};
+                return;
+            }
+            const int g = k - 1, tail = out ? v : parent;
+            slots_of[v] = slots_of[parent];
+            slots_of[v].flip(g);
+            edge[g] = {length, {tail, v ^ parent ^ tail}};
+            leaving[tail].flip(g);
+            outward.word[g >> 6] |= std::uint64_t(out) << (g & 63);
+        });
+        source_ = order[0];
+        Set others, with_last = slots_of[last_];
+        for (int w = 0; w < WORDS; ++w) others.word[w] = all_[w];
+        if (last_ < 64 * WORDS) others.flip(last_);
+        std::int64_t *supply = supply_.data(), *flow = flow_.data();
+        for (int k = n_ - 1; k > 0; --k) {
+            const int g = k - 1, v = order[k], parent = above[k];
+            const std::uint64_t turn = -std::uint64_t(with_last.has(g));
+            Set side;
+            for (int w = 0; w < WORDS; ++w) {
+                below[parent].word[w] |= below[v].word[w];
+                side.word[w] = below[v].word[w] ^ (others.word[w] & turn);
+            }
+            side_of_[g] = side;
+            flow[g] = outward.has(g) ? supply[v] : -supply[v];
+            supply[parent] += supply[v];
+            urgency_[g] = urgency_of(g, flow[g], weight_[side.size()]);
+        }
+        for (int w = 0; w < WORDS; ++w) tails_.word[w] = outward.word[w] ^ with_last.word[w];
+        most_ = largest<SLOTS>(urgency_.data(), Set{}.word);
     }
 
     void centre() {

@@ -26,6 +26,11 @@ template <class T> struct AlignedAllocator {
 };
 template <class T> using Row = std::vector<T, AlignedAllocator<T>>;
 
+struct Least {
+    int at;
+    double value;
+};
+
 inline int padded(int n) { return (n + 7) / 8 * 8; }
 
 #if defined(__AVX2__)
@@ -130,6 +135,24 @@ inline double min_sum(const double* a, const double* b, int n) {
     __m256d low = _mm256_set1_pd(INF);
     for (int k = 0; k < n; k += 4) low = _mm256_min_pd(_mm256_add_pd(_mm256_load_pd(a + k), _mm256_load_pd(b + k)), low);
     return lowest(low);
+}
+
+// the first place where a[k] + b[k] is least, and how much that is
+inline Least least_sum(const double* a, const double* b, int n) {
+    const __m256d top = _mm256_set1_pd(INF), eight = _mm256_set1_pd(8);
+    __m256d low[2] = {top, top}, at[2] = {top, top}, here[2] = {_mm256_setr_pd(0, 1, 2, 3), _mm256_setr_pd(4, 5, 6, 7)};
+    for (int k = 0; k < n; k += 8)
+#pragma GCC unroll 2
+        for (int h = 0; h < 2; ++h) {
+            const __m256d sum = _mm256_add_pd(_mm256_load_pd(a + k + 4 * h), _mm256_load_pd(b + k + 4 * h));
+            at[h] = _mm256_blendv_pd(at[h], here[h], _mm256_cmp_pd(sum, low[h], _CMP_LT_OQ));
+            low[h] = _mm256_min_pd(sum, low[h]);
+            here[h] = _mm256_add_pd(here[h], eight);
+        }
+    const double least = lowest(_mm256_min_pd(low[0], low[1]));
+    const __m256d target = _mm256_set1_pd(least);
+    for (int h = 0; h < 2; ++h) at[h] = _mm256_blendv_pd(top, at[h], _mm256_cmp_pd(low[h], target, _CMP_EQ_OQ));
+    return {int(lowest(_mm256_min_pd(at[0], at[1]))), least};
 }
 
 // min over pairs of rows of d(a, b) - |p(a) - p(b)|, d symmetric with zeros on the diagonal and padded with infinity
@@ -242,6 +265,13 @@ inline double min_sum(const double* a, const double* b, int n) {
     double low = INF;
     for (int k = 0; k < n; ++k) low = a[k] + b[k] < low ? a[k] + b[k] : low;
     return low;
+}
+
+inline Least least_sum(const double* a, const double* b, int n) {
+    Least least{0, INF};
+    for (int k = 0; k < n; ++k)
+        if (a[k] + b[k] < least.value) least = {k, a[k] + b[k]};
+    return least;
 }
 
 inline double min_gap(const double* d, const double* p, int n, int stride) {

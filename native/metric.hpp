@@ -110,6 +110,8 @@ struct Network {
 
     const std::int16_t* rough(bool outward) const { return (outward || !directed ? rough_out : rough_in).data(); }
 
+    std::vector<std::uint16_t> step;  // step[v * n + u]: the class after v on a shortest way to u; empty where not known
+
     const ShortEdges& short_edges(bool outward) const { return outward || !directed ? short_out : short_in; }
 
     void finish(double bound, int threads) {
@@ -130,6 +132,7 @@ struct Network {
                     if (m[u][v] < INF) rough[std::size_t(u) * rough_stride + v] = std::int16_t(std::lrint(m[u][v] * rough_scale));
         };
         if (rough_stride) roughen(out, rough_out);
+        find_steps(threads);
         round(out, coarse_out);
         const bool many = n >= ShortEdges::FROM;
         if (many) short_out.fill(coarse_out, n, stride, threads);
@@ -140,6 +143,37 @@ struct Network {
         if (rough_stride) roughen(in, rough_in);
         round(in, coarse_in);
         if (many) short_in.fill(coarse_in, n, stride, threads);
+    }
+
+    // Each step comes nearer, so that every way ends. There are none where rounding hides that (an edge of 1e-20 on a way of
+    // 1), in directed graphs, and where nearly all edges are essential: in so flat a metric greedy potentials say little, and
+    // the tree of another pair is the better start.
+    void find_steps(int threads) {
+        if (directed || n > 257) return;
+        const auto edges = std::count_if(out.data.begin(), out.data.end(), [](double x) { return x < INF; });
+        if (edges > 0.9 * n * (n - 1)) return;
+        step.resize(std::size_t(n) * n);
+        std::atomic<bool> known{true};
+        parallel_for(n > 128 ? threads : 1, n, [&](int v) {
+            if (!known.load(std::memory_order_relaxed)) return;
+            Row<double> best(stride, INF), to(stride, 0.0);
+            const double* here = distances[v];
+            for (int s = 0; s < n; ++s) {
+                const double length = out[v][s], *there = distances[s];
+                if (!(length < INF)) continue;
+                for (int u = 0; u < stride; ++u) {
+                    const double sum = length + there[u];
+                    const bool better = sum < best[u] && there[u] < here[u];
+                    best[u] = better ? sum : best[u];
+                    to[u] = better ? double(s) : to[u];
+                }
+            }
+            for (int u = 0; u < n; ++u) {
+                step[std::size_t(v) * n + u] = std::uint16_t(to[u]);
+                if (u != v && !(best[u] <= here[u] * (1 + 1e-14))) known = false;
+            }
+        });
+        if (!known) step.clear();
     }
 };
 

@@ -20,34 +20,6 @@ inline int find(std::vector<int>& parent, int x) {
     return x;
 }
 
-// An order of the classes in which neighbours have similar measures: the next tree then needs few pivots. Greedy nearest
-// neighbour in total variation; O(n^3) additions, which only many pairs repay.
-inline std::vector<int> similar_order(const std::vector<int>& nodes, const double* measures, int n) {
-    const int count = int(nodes.size());
-    std::vector<int> order{0};
-    std::vector<char> used(count, 0);
-    used[0] = 1;
-    while (int(order.size()) < count) {
-        const double* last = measures + std::size_t(nodes[order.back()]) * n;
-        double best = INF;
-        int next = -1;
-        for (int c = 0; c < count; ++c) {
-            if (used[c]) continue;
-            const double* row = measures + std::size_t(nodes[c]) * n;
-            double sum[4] = {0, 0, 0, 0};
-            int k = 0;
-            for (; k + 4 <= n; k += 4)
-                for (int l = 0; l < 4; ++l) sum[l] += std::fabs(last[k + l] - row[k + l]);
-            for (; k < n; ++k) sum[0] += std::fabs(last[k] - row[k]);
-            const double apart = (sum[0] + sum[1]) + (sum[2] + sum[3]);
-            if (apart < best || next < 0) best = apart, next = c;
-        }
-        used[next] = 1;
-        order.push_back(next);
-    }
-    return order;
-}
-
 inline Network build_network(const Prepared& p, const std::vector<int>& nodes, std::vector<int>& label, bool directed, int threads,
                              const std::atomic<bool>& stop) {
     Network net;
@@ -99,7 +71,7 @@ inline Network build_network(const Prepared& p, const std::vector<int>& nodes, s
 inline Prepared prepare(const Job& job, std::int64_t g, int threads) {
     const int n = job.n;
     const std::size_t area = std::size_t(n) * n;
-    const double *lengths = job.lengths + g * area, *measures = job.measures + g * area;
+    const double* lengths = job.lengths + g * area;
     Prepared p;
     p.lengths = Matrix(n);
     std::vector<int> parent(n);
@@ -124,18 +96,11 @@ inline Prepared prepare(const Job& job, std::int64_t g, int threads) {
         parts[id].push_back(v);
     }
     p.network_of_part.assign(parts.size(), -1);
-    const std::int64_t pairs = job.offsets[g + 1] - job.offsets[g];
     for (std::int64_t e = job.offsets[g]; e < job.offsets[g + 1]; ++e) {
         const int id = p.part[job.pairs[2 * e]];
         if (p.network_of_part[id] >= 0) continue;
-        std::vector<int>& nodes = parts[id];
-        if (nodes.size() > 2 && nodes.size() <= 1024 && pairs >= 4 * std::int64_t(nodes.size())) {
-            std::vector<int> order = similar_order(nodes, measures, n), sorted;
-            for (int k : order) sorted.push_back(nodes[k]);
-            nodes = sorted;
-        }
         p.network_of_part[id] = int(p.networks.size());
-        p.networks.push_back(build_network(p, nodes, p.label, job.directed, threads, job.stop));
+        p.networks.push_back(build_network(p, parts[id], p.label, job.directed, threads, job.stop));
     }
     return p;
 }

@@ -165,6 +165,24 @@ inline Hits<V> at_most(const std::int16_t* x, const std::int16_t* own, std::int1
     });
 }
 
+// rank[v]: how many of the first n keys are smaller than key[v].
+template <int V> inline void ranks(const std::int16_t* key, int n, std::int16_t* rank) {
+    constexpr int PART = V <= 7 ? V : 7;  // as many as there are registers, twice
+    for (int from = 0; from < V; from += PART) {
+        Sixteen sum[PART] = {}, own[PART];
+#pragma GCC unroll 8
+        for (int k = 0; k < PART; ++k) own[k] = Sixteen(load16(key + 16 * std::min(from + k, V - 1)));
+        for (int u = 0; u < n; ++u) {
+            const __m256i other = _mm256_set1_epi16(key[u]);
+#pragma GCC unroll 8
+            for (int k = 0; k < PART; ++k) sum[k] = Sixteen(_mm256_sub_epi16(__m256i(sum[k]), _mm256_cmpgt_epi16(__m256i(own[k]), other)));
+        }
+#pragma GCC unroll 8
+        for (int k = 0; k < PART; ++k)
+            if (from + k < V) _mm256_store_si256(reinterpret_cast<__m256i*>(rank + 16 * (from + k)), __m256i(sum[k]));
+    }
+}
+
 // The largest of N entries, a multiple of 16, that are not in `set`; at least 0.
 template <int N> inline std::int32_t largest(const std::int32_t* x, const std::uint64_t* set) {
     const __m256i zero = _mm256_setzero_si256(), to_top = _mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24);
@@ -233,6 +251,10 @@ inline Hits<V> search_cut(const std::int16_t* lengths, const std::uint64_t* side
 template <int V>
 inline Hits<V> at_most(const std::int16_t* x, const std::int16_t* own, std::int16_t other, const std::uint64_t* set, int limit) {
     return hits_of<V>([&](int k) { return (set[k >> 6] >> (k & 63) & 1) && saturated(saturated(own[k] + x[k]) + other) <= limit; });
+}
+
+template <int V> inline void ranks(const std::int16_t* key, int n, std::int16_t* rank) {
+    for (int v = 0; v < 16 * V; ++v) rank[v] = std::int16_t(std::count_if(key, key + n, [&](std::int16_t k) { return k < key[v]; }));
 }
 
 template <int N> inline std::int32_t largest(const std::int32_t* x, const std::uint64_t* set) {
