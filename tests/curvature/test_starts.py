@@ -1,5 +1,7 @@
 """Maps of up to 257 tokens start each pair from a tree made for it: no value depends on the other pairs."""
 
+from dataclasses import replace
+
 import numpy as np
 import ot
 import pytest
@@ -43,8 +45,9 @@ def test_no_pair_depends_on_another(convention, kind, n):
 @pytest.mark.parametrize("n", [2, 3, 5, 32, 33, 65, 129, 208, 257])
 def test_values_against_pot(kind, n):
     a = attention(kind, n)
-    result = ga.ollivier_ricci(a, "grc-0.6", edges=min(5, n * (n - 1) // 2), seed=2)
-    graphs = build_graphs(a[None], ga.Convention.of("grc-0.6"))
+    rules = replace(ga.Convention.of("grc-0.6"), floor=0.0)
+    result = ga.ollivier_ricci(a, rules, edges=min(5, n * (n - 1) // 2), seed=2)
+    graphs = build_graphs(a[None], rules)
     distances = shortest_paths(graphs.lengths[0])
     scale = distances.max()
     for (i, j), value in zip(result.places(), result.column("w1"), strict=True):
