@@ -105,7 +105,7 @@ template <int V> class Greedy {
         for (; !placed_[a]; a = step[a * n]) order_[fresh++] = a;
         while (fresh) {
             const int b = order_[--fresh];
-            const double length = net_.out[b][a];
+            const double length = net_.distances[b][a];  // of an essential edge
             placed_[b] = 1;
             p[b] = out ? p[a] + length : p[a] - length;
             visit(count_++, b, a, length, out);

@@ -139,20 +139,32 @@ inline double min_sum(const double* a, const double* b, int n) {
 
 // the first place where a[k] + b[k] is least, and how much that is
 inline Least least_sum(const double* a, const double* b, int n) {
-    const __m256d top = _mm256_set1_pd(INF), eight = _mm256_set1_pd(8);
-    __m256d low[2] = {top, top}, at[2] = {top, top}, here[2] = {_mm256_setr_pd(0, 1, 2, 3), _mm256_setr_pd(4, 5, 6, 7)};
-    for (int k = 0; k < n; k += 8)
+    const __m256d top = _mm256_set1_pd(INF);
+    __m256d low[2] = {top, top};
+    __m256i at[2] = {}, here = _mm256_setzero_si256();
+    const __m256i one = _mm256_set1_epi64x(1);
+    for (int k = 0; k < n; k += 8) {
 #pragma GCC unroll 2
         for (int h = 0; h < 2; ++h) {
             const __m256d sum = _mm256_add_pd(_mm256_load_pd(a + k + 4 * h), _mm256_load_pd(b + k + 4 * h));
-            at[h] = _mm256_blendv_pd(at[h], here[h], _mm256_cmp_pd(sum, low[h], _CMP_LT_OQ));
+            const __m256d less = _mm256_cmp_pd(sum, low[h], _CMP_LT_OQ);
+            at[h] = _mm256_castpd_si256(_mm256_blendv_pd(_mm256_castsi256_pd(at[h]), _mm256_castsi256_pd(here), less));
             low[h] = _mm256_min_pd(sum, low[h]);
-            here[h] = _mm256_add_pd(here[h], eight);
         }
+        here = _mm256_add_epi64(here, one);
+    }
     const double least = lowest(_mm256_min_pd(low[0], low[1]));
     const __m256d target = _mm256_set1_pd(least);
-    for (int h = 0; h < 2; ++h) at[h] = _mm256_blendv_pd(top, at[h], _mm256_cmp_pd(low[h], target, _CMP_EQ_OQ));
-    return {int(lowest(_mm256_min_pd(at[0], at[1]))), least};
+    alignas(32) std::int64_t places[8];
+    _mm256_store_si256(reinterpret_cast<__m256i*>(places), at[0]);
+    _mm256_store_si256(reinterpret_cast<__m256i*>(places + 4), at[1]);
+    int equal = _mm256_movemask_pd(_mm256_cmp_pd(low[0], target, _CMP_EQ_OQ)) | _mm256_movemask_pd(_mm256_cmp_pd(low[1], target, _CMP_EQ_OQ)) << 4;
+    int lane = __builtin_ctz(equal), best = int(places[lane]) * 8 + lane;
+    for (equal &= equal - 1; equal; equal &= equal - 1) {
+        lane = __builtin_ctz(equal);
+        best = std::min(best, int(places[lane]) * 8 + lane);
+    }
+    return {best, least};
 }
 
 // min over pairs of rows of d(a, b) - |p(a) - p(b)|, d symmetric with zeros on the diagonal and padded with infinity
