@@ -7,7 +7,7 @@
 // bound them, by the triangle inequality, and so do the nodes on the way). Each node comes with a tight way to an earlier
 // one; together these ways are a tree. Pivots that are left, convention grc-0.6, logits of standard deviation 1, 2 and 4:
 // 19, 8 and 2 at 65 tokens, 89, 45 and 14 at 197, where the tree of the pair before leaves 63, 37 and 18, and 245, 136 and 57.
-// They are the long ones, so that the gain is smaller than it looks. And no pair depends on another.
+// They are the long ones, so that the gain is smaller than it looks. And no pair depends on another where all of them start so.
 #pragma once
 #include <bit>
 

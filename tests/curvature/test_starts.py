@@ -1,4 +1,4 @@
-"""Maps of up to 257 tokens start each pair from a tree made for it: no value depends on the other pairs."""
+"""Short maps start each pair from a tree made for it, unless they are flat: no value depends on the other pairs."""
 
 from dataclasses import replace
 
