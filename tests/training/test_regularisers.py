@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -136,6 +137,42 @@ def test_any_object_with_a_loss(make: Any) -> None:
     with RowEntropy("decrease", gamma=1.0).attach(model) as handle:
         after = model(x).loss
         torch.testing.assert_close(after, before + handle.figures()["penalty"])
+
+
+@pytest.mark.parametrize("regulariser", [VarianceRegulariser("decrease"), CurvatureRegulariser("decrease", maps=1)])
+def test_the_graph_goes_with_the_loss(regulariser: Any) -> None:
+    """After the backward pass the handle keeps numbers alone; a second pass is an error, not a gradient of zero."""
+    model = lvit()
+    with regulariser.attach(model) as handle:
+        model(torch.rand(2, 1, 8, 8))
+        penalty, before = handle.penalty(), handle.figures()
+        assert handle.penalty() is penalty
+        mark = nn.Identity()  # any object: it lives as long as the graph
+        penalty.grad_fn.metadata["mark"] = mark
+        graph = weakref.ref(mark)
+        del mark
+        penalty.backward(retain_graph=True)
+        assert handle.penalty() is penalty
+        penalty.backward()
+        value = penalty.item()
+        del penalty
+        assert graph() is None
+        assert handle.figures() == before
+        assert handle.penalty().item() == value
+        with pytest.raises(GeoattnError, match="already; run the model again"):
+            handle.penalty().backward()
+
+
+def test_a_backward_pass_of_an_earlier_step_leaves_this_one_alone() -> None:
+    model = lvit()
+    with VarianceRegulariser("decrease").attach(model) as handle:
+        model(torch.rand(2, 1, 8, 8))
+        first = handle.penalty()
+        model(torch.rand(2, 1, 8, 8))
+        second = handle.penalty()
+        first.backward()
+        assert handle.penalty() is second
+        second.backward()
 
 
 def test_two_regularisers_at_once() -> None:

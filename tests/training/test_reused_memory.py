@@ -8,7 +8,7 @@ import threading
 import torch
 
 from geoattn.training.reused_memory import ReusedMemory
-from geoattn.training.short_variance import short_variances
+from geoattn.training.short_variance import _memory, short_variances
 
 
 def test_what_is_held_is_not_lent_again() -> None:
@@ -71,3 +71,15 @@ def test_gradients_that_a_hook_keeps_stay_as_they_were() -> None:
         copies.append(kept[-1].clone())
     assert len({float(copy.abs().sum()) for copy in copies}) == 3
     assert all(torch.equal(one, two) for one, two in zip(kept, copies, strict=True))
+
+
+def test_other_gradients_are_added_in_place() -> None:
+    """Else each sum would be a new tensor, and the memory that is kept would spare nothing."""
+    q, k = (torch.randn(4, 2, 17, 64, requires_grad=True) * 1 for _ in range(2))
+    places: list[int] = []
+    q.register_hook(lambda grad: places.append(grad.data_ptr()))
+    for _ in range(3):
+        of_model = q.square().sum()  # before the penalty, as in training: the gradient of the penalty comes first
+        (of_model + short_variances([q], [k], 0.1).sum()).backward(retain_graph=True)
+    assert set(places) <= {block.ctypes.data for block, _ in _memory._blocks}
+    assert len(places) == 3

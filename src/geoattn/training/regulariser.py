@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, no_type_check
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch._C._autograd import _get_current_graph_task_keep_graph
 
 from geoattn.capture.compiling import plain_python
 from geoattn.capture.record import Record
@@ -84,7 +87,7 @@ class Handle:
         self.step = -1
         self._log = log
         self._penalty: Penalty | None = None
-        self._added = False
+        self._added = self._spent = False
         # Our hook before those of the capture clears the last step; the one after them finds the mode switched off.
         before = model.register_forward_pre_hook(self._before)
         self._capture = capture(model, layers)
@@ -107,7 +110,10 @@ class Handle:
         return output
 
     def penalty(self) -> Float[Tensor, ""]:
-        """The penalty of the last forward pass, to be added to a loss of your own. The same tensor if asked twice."""
+        """The penalty of the last forward pass, to be added to a loss of your own. The same tensor if asked twice.
+
+        Once a backward pass went through it that does not retain the graph, its value is left, to be looked at.
+        """
         if not self._hooks:
             raise GeoattnError("this regulariser was removed from its model; attach it again.")
         if self.step < 0:
@@ -117,12 +123,13 @@ class Handle:
                 "the model returns a loss, and the penalty is in it already; use that loss as it is, or call the"
                 " model without labels and add handle.penalty() to a loss of your own."
             )
-        return self._compute().value
+        value = self._compute().value
+        return _Spent.apply(value.detach().requires_grad_()) if self._spent else value
 
     def restart(self) -> None:
         """Forget the last forward pass: for loops that run parts of the model and never the model itself."""
         self._record.clear()
-        self._penalty, self._added = None, False
+        self._penalty, self._added, self._spent = None, False, False
 
     def figures(self) -> dict[str, float]:
         """Penalty and statistics of the last forward pass, per layer, as plain numbers."""
@@ -152,9 +159,35 @@ class Handle:
             with sharing(self.processes):
                 self._penalty = self.regulariser.penalise(self._record, max(self.step, 0))
             self._record.clear()  # queries and keys then go during the backward pass, as they would without us
+            if self._penalty.value.requires_grad and not torch.compiler.is_compiling():
+                self._penalty.value.register_hook(partial(_let_go, weakref.ref(self), weakref.ref(self._penalty)))
             if self._log is not None:
                 self._log(self.step, self.figures())
         return self._penalty
+
+
+def _let_go(handle: weakref.ref[Handle], penalty: weakref.ref[Penalty], _gradient: Tensor) -> None:
+    """The backward pass is here: keep the numbers alone. The graph then goes with the loss, as it would without us."""
+    at_work, spent = handle(), penalty()
+    if at_work is None or spent is None or at_work._penalty is not spent or _get_current_graph_task_keep_graph():
+        return
+    figures = {name: v.detach() if isinstance(v, Tensor) else v for name, v in spent.figures.items()}
+    at_work._penalty, at_work._spent = Penalty(spent.value.detach(), figures), True
+
+
+class _Spent(torch.autograd.Function):
+    """The value of a penalty whose graph is gone. To leave its gradient out without a word would be wrong."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Any):
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Any):
+        raise GeoattnError(
+            "a backward pass has gone through the penalty of this forward pass already; run the model again, or use"
+            " retain_graph=True in the first backward pass."
+        )
 
 
 @no_type_check

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from geoattn.capture.record import Record
 from geoattn.errors import GeoattnError
@@ -76,18 +77,19 @@ class VarianceRegulariser(Regulariser):
 
     def penalise(self, record: Record, step: int) -> Penalty:
         """Gamma times h of the variance, and the variance of each layer."""
-        maps: dict[str, Any] = {}
         calls = list(record)
-        for call, values in zip(calls, record_variances(calls), strict=True):
-            maps[layer_name(call, maps)] = values
-        if current() is None and len({(values.shape, values.device) for values in maps.values()}) == 1:
-            means = torch.stack(list(maps.values())).flatten(1).mean(1)  # one step for all layers
-            layers, variance = dict(zip(maps, means.detach().unbind(), strict=True)), means.mean()
+        found = record_variances(calls)
+        names: dict[str, None] = {}
+        for call in calls:
+            names[layer_name(call, names)] = None
+        if isinstance(found, Tensor) and current() is None:
+            means = found.mean((1, 2))  # one step for all layers
+            layers, variance = dict(zip(names, means.detach().unbind(), strict=True)), means.mean()
         else:
-            layers = {name: mean_over_samples(values) for name, values in maps.items()}
+            layers = {name: mean_over_samples(values) for name, values in zip(names, found, strict=True)}
             variance = _mean(list(layers.values()))
         if bool(variance.isnan()):  # samples of nothing but padding have no maps
-            layers = {name: mean_over_samples(values) for name, values in maps.items()}
+            layers = {name: mean_over_samples(values) for name, values in zip(names, found, strict=True)}
             layers = {name: value for name, value in layers.items() if not bool(value.isnan())}
             if not layers:
                 raise GeoattnError("no attention map of this batch has an entry between real tokens; is all padding?")
