@@ -14,6 +14,7 @@ from geoattn.training.reused_memory import ReusedMemory
 __all__ = ["narrow_dtype", "refuse_second_derivative", "short_variances", "wide_dtype"]
 
 _TOGETHER = 1 << 19  # numbers of queries and keys of short calls that go together: more leaves the cache, and is slower
+_PER_THREAD = 1 << 24  # products from which another thread repays its start, beside those of torch that still spin
 _memory = ReusedMemory()
 
 
@@ -69,7 +70,7 @@ def _values(scale: float, queries: Any, keys: Any, with_slope: bool) -> tuple[An
     slope = _memory.take((layers, b, h, n, m)) if with_slope else None
     _native.row_variances(
         [_place(x) for x in queries], [_place(x) for x in keys], (b, h, n, m, d), scale,
-        variance.data_ptr(), 0 if slope is None else slope.data_ptr(), torch.get_num_threads(),
+        variance.data_ptr(), 0 if slope is None else slope.data_ptr(), _threads(layers * b * h * n * m * d),
     )  # fmt: skip
     return variance, slope
 
@@ -81,9 +82,13 @@ def _gradients(queries: Any, keys: Any, slope: Any, upstream: Any) -> list[Any]:
     addresses = [x.data_ptr() for x in made]
     _native.row_variance_gradients(
         [_place(x) for x in queries], [_place(x) for x in keys], (b, h, n, m, d), slope.data_ptr(), upstream.data_ptr(),
-        addresses[: len(queries)], addresses[len(queries) :], torch.get_num_threads(),
+        addresses[: len(queries)], addresses[len(queries) :], _threads(len(queries) * b * h * n * m * d),
     )  # fmt: skip
     return made
+
+
+def _threads(products: int) -> int:
+    return max(1, min(torch.get_num_threads(), products // _PER_THREAD))
 
 
 def _place(x: Tensor) -> tuple[int, int, int, int]:
