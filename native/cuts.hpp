@@ -19,9 +19,9 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
 
   public:
     explicit Cuts(const Network& network)
-        : net_(network), n_(network.n), last_(n_ - 1), urgency_(SLOTS, 0), edge_(last_), flow_(last_),
+        : net_(network), n_(network.n), last_(n_ - 1), nodes_(n_), urgency_(SLOTS, 0), edge_(last_), flow_(last_),
           side_of_(last_, Set{}), slots_of_(n_, Set{}), leaving_(n_, Set{}), weight_(n_), p_(padded(n_), 0.0), rough_p_(2 * COLUMNS, 32767),
-          supply_(n_), far_(last_), count_(n_), list_(n_), order_(n_), greedy_(network), below_(n_), above_(n_) {
+          supply_(n_), far_(last_), count_(n_), list_(n_), order_(n_), greedy_(network), below_(n_), gathered_(n_) {
         for (bool outward : {false, true}) rough_[outward] = net_.rough(outward), rows_[outward] = &net_.rows(outward);
         for (int size = 1; size < n_; ++size) weight_[size] = -float(cut_weight(size, n_));
         for (int v = 0; v < n_; ++v) all_[v >> 6] |= 1ull << (v & 63);
@@ -34,8 +34,15 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
         for (int v = 0; v < n_; ++v) supply_[v] = from[v] - to[v];
         supply_[source] += idle;
         supply_[sink] -= idle;
-        if (net_.step.empty()) load(source);
-        else start();
+        if (net_.step.empty()) {
+            load(source);
+        } else {
+            greedy_.order(supply_.data());
+            given_.clear();
+            if (net_.few_first) solve_few(n_ / 3, negligible, stop);
+            const std::vector<Branch>& tree = greedy_.grow(given_, p_.data());
+            start(tree, greedy_.count());
+        }
         return this->run(net_, negligible, stop);
     }
 
@@ -85,6 +92,7 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
 
     const Network& net_;
     int n_, last_, source_ = 0;
+    int nodes_;                     // in the tree: all of them but in `solve_few`
     const std::int16_t* rough_[2];  // by direction, inward and outward
     const Matrix* rows_[2];
     Row<std::int32_t> urgency_;  // weighted uphill flow as the bits of a float, the slot in the last eight; below 256: downhill
@@ -94,7 +102,7 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
     Row<Set> slots_of_;       // of a node: the slots whose side it is on; all nodes may have a slot the wrong way round
     Row<Set> leaving_;        // of a node: the slots whose tail it is
     Set tails_{};             // the slots with the tail on their side
-    std::uint64_t all_[SIDE] = {};
+    std::uint64_t all_[SIDE] = {};  // the nodes of the tree
     Row<float> weight_;
     Row<double> p_;
     Row<std::int16_t> rough_p_;  // p, then -p, in units of Network::rough; the largest number beyond the last node
@@ -103,7 +111,8 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
     std::vector<std::int32_t> list_, order_;
     Greedy<V> greedy_;
     Row<Set> below_;                   // of a node of a new tree: those of its branch, without the last one
-    std::vector<std::int32_t> above_;  // of the k-th node: its parent
+    Row<std::int64_t> gathered_;       // supplies of branches
+    std::vector<Branch> given_;        // what `solve_few` found
     std::int32_t most_ = 0;            // the largest urgency
     std::uint64_t ties_ = 0;           // with the best edge so far
 
@@ -145,6 +154,23 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
             if (slots_of_[edge_[g].tail()].has(g) != slots_of_[last_].has(g)) tails_.flip(g);
     }
 
+    // Fills order_ with the slots, leaves first as seen from the source, and far_ with the sizes of their far sides.
+    void sort_slots(int source) {
+        int *far = far_.data(), *count = count_.data();
+        std::fill_n(count, n_, 0);
+        for (int g = 0; g < nodes_ - 1; ++g) {
+            const int size = side_of_[g].size();
+            far[g] = slots_of_[source].has(g) != slots_of_[last_].has(g) ? nodes_ - size : size;
+            ++count[far[g]];
+        }
+        for (int size = 1, place = 0; size < n_; ++size) {
+            const int c = count[size];
+            count[size] = place;
+            place += c;
+        }
+        for (int g = 0; g < nodes_ - 1; ++g) order_[count[far[g]]++] = g;
+    }
+
     // Flows and potentials from scratch. The potentials are exact near the source, where the mass is.
     void load(int source) {
         source_ = source;
@@ -155,20 +181,9 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
             far_tails.word[w] = tails_.word[w] ^ near.word[w];
         }
         const int slots = last_;
-        int *far = far_.data(), *count = count_.data();
-        std::fill_n(count, n_, 0);
-        for (int g = 0; g < slots; ++g) {
-            const int size = side_of_[g].size();
-            far[g] = near.has(g) ? n_ - size : size;
-            ++count[far[g]];
-        }
-        for (int size = 1, place = 0; size < n_; ++size) {
-            const int c = count[size];
-            count[size] = place;
-            place += c;
-        }
-        std::int32_t* order = order_.data();
-        for (int g = 0; g < slots; ++g) order[count[far[g]]++] = g;
+        sort_slots(source);
+        const int* far = far_.data();
+        const std::int32_t* order = order_.data();
         std::int64_t* flow = flow_.data();
         for (int k = 0; k < slots; ++k) {  // leaves first
             const int g = order[k];
@@ -191,35 +206,32 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
         }
     }
 
-    // From a tree made for these supplies. Slot k - 1 is above the k-th node of it.
-    void start() {
+    // From a tree, parents first. Slot k - 1 is above its k-th node.
+    void start(const std::vector<Branch>& tree, int nodes) {
+        nodes_ = nodes;
+        source_ = tree[0].node;
         Set *slots_of = slots_of_.data(), *below = below_.data(), *leaving = leaving_.data(), outward{};
-        Edge* edge = edge_.data();
-        std::int32_t *order = order_.data(), *above = above_.data();
         for (int v = 0; v < n_; ++v) leaving[v] = below[v] = Set{};
         for (int v = 0; v < last_; ++v) below[v].flip(v);
-        greedy_.grow(supply_.data(), p_.data(), [&](int k, int v, int parent, double length, bool out) {
-            order[k] = v;
-            above[k] = parent;
-            round_potential(v);
-            if (k == 0) {
-                slots_of[v] = Set{};
-                return;
-            }
-            const int g = k - 1, tail = out ? v : parent;
-            slots_of[v] = slots_of[parent];
-            slots_of[v].flip(g);
-            edge[g] = {length, {tail, v ^ parent ^ tail}};
+        slots_of[source_] = Set{};
+        round_potential(source_);
+        for (int g = 0; g < nodes - 1; ++g) {
+            const Branch& x = tree[g + 1];
+            const int turn = (x.node ^ x.parent) & -x.outward, tail = x.parent ^ turn;
+            round_potential(x.node);
+            slots_of[x.node] = slots_of[x.parent];
+            slots_of[x.node].flip(g);
+            edge_[g] = {x.length, {tail, x.node ^ turn}};
             leaving[tail].flip(g);
-            outward.word[g >> 6] |= std::uint64_t(out) << (g & 63);
-        });
-        source_ = order[0];
+            outward.word[g >> 6] |= std::uint64_t(x.outward) << (g & 63);
+        }
         Set others, with_last = slots_of[last_];
         for (int w = 0; w < WORDS; ++w) others.word[w] = all_[w];
         if (last_ < 64 * WORDS) others.flip(last_);
-        std::int64_t *supply = supply_.data(), *flow = flow_.data();
-        for (int k = n_ - 1; k > 0; --k) {
-            const int g = k - 1, v = order[k], parent = above[k];
+        std::copy(supply_.begin(), supply_.end(), gathered_.begin());
+        std::int64_t *supply = gathered_.data(), *flow = flow_.data();
+        for (int g = nodes - 2; g >= 0; --g) {
+            const int v = tree[g + 1].node, parent = tree[g + 1].parent;
             const std::uint64_t turn = -std::uint64_t(with_last.has(g));
             Set side;
             for (int w = 0; w < WORDS; ++w) {
@@ -235,9 +247,34 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
         most_ = largest<SLOTS>(urgency_.data(), Set{}.word);
     }
 
+    // The nodes at which the measures differ most, and the last one, alone on the distances between them; the root takes what
+    // is missing in the balance. Their optimal tree leaves half of the long pivots, and its own are short.
+    void solve_few(int count, double negligible, const std::atomic<bool>& stop) {
+        std::fill(rough_p_.begin(), rough_p_.end(), 32767);  // what is not in the tree is out of reach
+        std::fill(urgency_.begin(), urgency_.end(), 0);
+        std::uint64_t everything[SIDE];
+        std::swap_ranges(all_, all_ + SIDE, everything);
+        std::fill_n(all_, SIDE, 0);
+        for (bool outward : {false, true}) rough_[outward] = net_.rough_between.data(), rows_[outward] = &net_.distances;
+        greedy_.few(count, [&](int v) { all_[v >> 6] |= 1ull << (v & 63); });
+        const std::vector<Branch>& tree = greedy_.grow_few(count, p_.data());
+        start(tree, greedy_.count());
+        if (this->run(net_, negligible, stop) == Outcome::optimal) {
+            sort_slots(source_);
+            for (int k = nodes_ - 2; k >= 0; --k) {  // parents first
+                const Edge& x = edge_[order_[k]];
+                const bool out = tail_is_far(order_[k]);
+                given_.push_back({x.length, x.end[!out], x.end[out], out});
+            }
+        }
+        for (bool outward : {false, true}) rough_[outward] = net_.rough(outward), rows_[outward] = &net_.rows(outward);
+        std::swap_ranges(all_, all_ + SIDE, everything);
+    }
+
     void centre() {
         const double shift = p_[source_];
         for (int v = 0; v < n_; ++v) {
+            if (!(all_[v >> 6] >> (v & 63) & 1)) continue;
             p_[v] -= shift;
             round_potential(v);
         }
@@ -276,7 +313,7 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
         if (best.slack < INF) return best;
         for (int r = 0; r < n_; ++r)
             for (int c = 0; c < n_; ++c)
-                if (side[r >> 6] >> (r & 63) & ~(side[c >> 6] >> (c & 63)) & 1) consider(best, outward, r, c);
+                if (side[r >> 6] >> (r & 63) & (all_[c >> 6] & ~side[c >> 6]) >> (c & 63) & 1) consider(best, outward, r, c);
         return best;
     }
 
@@ -291,7 +328,7 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
     double pivot(const int e) {
         const std::int64_t supply = -flow_[e];
         const Set cut = side_of_[e];
-        const bool other_side = cut.size() * 2 > n_;  // the side with the last node is the smaller one
+        const bool other_side = cut.size() * 2 > nodes_;  // the side with the last node is the smaller one
         const bool outward = tails_.has(e) == other_side;
         const std::uint64_t turn = -std::uint64_t(other_side);
         alignas(32) std::uint64_t side[SIDE];
@@ -368,7 +405,7 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
         tails_.flip(e);
         leaving_[edge_[e].tail()].flip(e);
         leaving_[tail].flip(e);
-        edge_[e] = {net_.out[tail][head], {tail, head}};
+        edge_[e] = {(*rows_[true])[tail][head], {tail, head}};
         if (std::fabs(p_[source_]) > 0.5 * net_.reach) centre();  // rough potentials are small numbers
         return step;
     }

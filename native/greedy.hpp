@@ -16,71 +16,141 @@
 
 namespace geoattn::GEOATTN_ISA {
 
+// A node of a tree and the edge above it: p(node) = p(parent) + length if outward, else minus.
+struct Branch {
+    double length;
+    std::int32_t node, parent, outward;
+};
+
+struct Least {
+    int at;
+    double value;
+};
+
 // V: vectors of sixteen nodes.
 template <int V> class Greedy {
   public:
     explicit Greedy(const Network& net)
-        : net_(net), placed_(net.n), order_(net.n), sorted_(net.n), key_(16 * V, 32767), rank_(16 * V),
-          bounds_{Row<double>(net.stride), Row<double>(net.stride)} {}
+        : net_(net), tree_(net.n), gives_(net.n), placed_(net.n), way_(net.n), sorted_(net.n), key_(16 * V, 32767), rank_(16 * V),
+          exact_(32 * V), rough_(32 * V) {}
 
-    // Fills p and tells of each node, parents before children: visit(k, v, parent, length, outward), k from 1. The root comes
-    // with k = 0. Outward: p(v) = p(parent) + length, else minus.
-    template <class Visit> void grow(const std::int64_t* supply, double* p, Visit visit) {
-        const int n = net_.n, stride = net_.stride;
+    // The order of the nodes for these supplies.
+    void order(const std::int64_t* supply) {
+        const int n = net_.n;
         std::int32_t* sorted = sorted_.data();
-        char* placed = placed_.data();
         sort(supply, sorted);
-        std::fill_n(placed, n, 0);
-        for (Row<double>& b : bounds_) std::fill(b.begin(), b.end(), INF);
-        const auto gives = [&](int v) { return supply[v] > 0; };
-        const auto note = [&](int v, bool out) { bounds_[!out][v] = out ? -p[v] : p[v]; };
-        count_ = 0;
-        const int root = sorted[0];
-        p[root] = 0;
-        placed[root] = 1;
-        visit(count_++, root, root, 0.0, false);
-        note(root, gives(root));
+        for (int v = 0; v < n; ++v) gives_[v] = supply[v] > 0;
         int other = 1;  // the largest on the other side comes second, whatever its size; where all are zero, any one
-        while (other < n - 1 && gives(sorted[other]) == gives(root)) ++other;
+        while (other < n - 1 && gives_[sorted[other]] == gives_[sorted[0]]) ++other;
         std::swap(sorted[1], sorted[other]);
-        attach(sorted[1], !gives(root), root, p, visit);
-        note(sorted[1], !gives(root));
-        // Several at a time: each looks at what was placed before the block, then at the block.
-        int block[BLOCK];
-        Least bound[BLOCK];
-        for (int k = 2; k < n;) {
-            int size = 0;
-            for (; k < n && size < BLOCK; ++k) {
-                block[size] = sorted[k];
-                size += !placed[sorted[k]];
-            }
-            for (int b = 0; b < size; ++b) bound[b] = least_sum(net_.distances[block[b]], bounds_[gives(block[b])].data(), stride);
-            for (int b = 0; b < size; ++b) {
-                const int v = block[b];
-                if (placed[v]) continue;
-                const bool out = gives(v);
-                const double *d = net_.distances[v], sign = out ? 1.0 : -1.0;
-                Least least = bound[b];
-                for (int j = 0; j < b; ++j) {
-                    const int u = block[j];
-                    const double value = gives(u) == out ? INF : d[u] + sign * p[u];
-                    least.at = value < least.value ? u : least.at;
-                    least.value = value < least.value ? value : least.value;
-                }
-                attach(v, out, least.at, p, visit);
-            }
-            for (int b = 0; b < size; ++b) note(block[b], gives(block[b]));
-        }
+        gives_[sorted[1]] = !gives_[sorted[0]];
     }
+
+    // The nodes that `grow_few` takes.
+    template <class Visit> void few(int count, Visit visit) const {
+        for (int k = 0; k < count; ++k) visit(sorted_[k]);
+        visit(net_.n - 1);
+    }
+
+    // The tree, parents before children, the root first; fills p. `given` is an optimal tree of some nodes to begin with, its
+    // root left out: its edges may be any distances.
+    const std::vector<Branch>& grow(const std::vector<Branch>& given, double* p) {
+        grow_on(given, net_.n, p, [&](int v, int out, int by) { walk(v, out, by, p); });
+        return tree_;
+    }
+
+    // The same for the first `count` nodes of the order and the last node, with distances for edges.
+    const std::vector<Branch>& grow_few(int count, double* p) {
+        const auto attach = [&](int v, int out, int by) { place(v, out, by, p); };
+        grow_on({}, count, p, attach);
+        const int last = net_.n - 1, out = gives_[last];
+        if (!placed_[last]) attach(last, out, nearest_bound(last).at);
+        return tree_;
+    }
+
+    int count() const { return count_; }  // of the nodes in the tree
 
   private:
     static constexpr int BLOCK = 4;
     const Network& net_;
     int count_ = 0;
-    std::vector<char> placed_;
-    std::vector<std::int32_t> order_, sorted_;
+    std::vector<Branch> tree_;
+    std::vector<std::int32_t> gives_, placed_, way_, sorted_;  // flags too: a char may alias anything
     Row<std::int16_t> key_, rank_;
-    Row<double> bounds_[2];  // of takers: -p of the givers; of givers: p of the takers
+    // What bounds: for takers, -p of the givers; then, for givers, p of the takers; else infinite. And in units of Network::rough.
+    Row<double> exact_;
+    Row<std::int16_t> rough_;
+    static constexpr double SIGN[2] = {-1.0, 1.0};  // of takers and givers: as good as random, so nothing branches on it
+
+    void bound(int v, int out, const double* p) { exact_[(1 - out) * 16 * V + v] = -SIGN[out] * p[v]; }
+
+    void note(int v, int out, const double* p) {
+        bound(v, out, p);
+        put(rough_.data() + (1 - out) * 16 * V, v, std::int16_t(std::lrint(-SIGN[out] * p[v] * net_.rough_scale)));
+    }
+
+    // The first look is in 16 bits; where it leaves several, lengths and potentials decide.
+    Least nearest_bound(int v) const {
+        const int from = gives_[v] * 16 * V;
+        const Hits<V> hits = nearest<V>(net_.rough_between.data() + v * 16 * V, rough_.data() + from, 2);  // a length and a potential, each off by half a unit
+        const double *d = net_.distances[v], *bounds = exact_.data() + from;
+        Least least{-1, INF};
+        if (hits.single()) [[likely]]
+            return {hits.first(), d[hits.first()] + bounds[hits.first()]};
+        hits.each([&](int u) {
+            const double value = d[u] + bounds[u];
+            if (value < least.value) least = {u, value};
+        });
+        return least;
+    }
+
+    template <class Attach> void grow_on(const std::vector<Branch>& given, int count, double* p, Attach attach) {
+        const int root = sorted_[0];
+        std::fill(placed_.begin(), placed_.end(), 0);
+        std::fill(exact_.begin(), exact_.end(), INF);
+        std::fill(rough_.begin(), rough_.end(), std::int16_t(32767));
+        p[root] = 0;
+        placed_[root] = 1;
+        tree_[0] = {0.0, root, root, 0};
+        count_ = 1;
+        note(root, gives_[root], p);
+        for (const Branch& x : given)
+            if (!placed_[x.node]) attach(x.node, x.outward, x.parent);
+        for (const Branch& x : given)  // there a giver may bound a giver
+            for (const int out : {0, 1}) note(x.node, out, p);
+        rest(given.empty() ? 1 : 2, count, p, attach);
+    }
+
+    // The nodes `from` to `end` of the order, several at a time: each looks at what was placed before the block, then at the
+    // block.
+    template <class Attach> void rest(int from, int end, double* p, Attach attach) {
+        const std::int32_t *sorted = sorted_.data(), *gives = gives_.data(), *placed = placed_.data();
+        int block[BLOCK];
+        Least found[BLOCK];
+        for (int k = from; k < end;) {
+            int size = 0;
+            for (const int most = k == 1 ? 1 : BLOCK; k < end && size < most; ++k) {  // the second alone: it bounds the others
+                block[size] = sorted[k];
+                size += !placed[sorted[k]];
+            }
+            for (int b = 0; b < size; ++b) found[b] = nearest_bound(block[b]);
+            for (int b = 0; b < size; ++b) {
+                const int v = block[b], out = gives[v];
+                if (placed[v]) continue;
+                const double *d = net_.distances[v], *bounds = exact_.data() + out * 16 * V;
+                Least least = found[b];
+                for (int j = 0; j < b; ++j) {
+                    const int u = block[j];
+                    const double value = d[u] + bounds[u];
+                    least.at = value < least.value ? u : least.at;
+                    least.value = value < least.value ? value : least.value;
+                }
+                attach(v, out, least.at);
+                bound(v, out, p);
+            }
+            for (int b = 0; b < size; ++b) note(block[b], gives[block[b]], p);
+        }
+    }
 
     // By decreasing |supply|, in classes of four or eight to a factor of two.
     void sort(const std::int64_t* supply, std::int32_t* sorted) {
@@ -97,18 +167,24 @@ template <int V> class Greedy {
         for (int v = 0; v < n; ++v) sorted[rank_[v]] = v;
     }
 
-    // Along the shortest way to the node that bounds v, as far as it is new
-    template <class Visit> void attach(int v, bool out, int by, double* p, Visit visit) {
+    void place(int v, int out, int parent, double* p) {
+        const double length = net_.distances[v][parent];
+        placed_[v] = 1;
+        p[v] = p[parent] + SIGN[out] * length;
+        tree_[count_++] = {length, v, parent, out};
+    }
+
+    // Along the shortest way to the node that bounds v, as far as it is new; its edges are essential.
+    void walk(int v, int out, int by, double* p) {
         const std::uint16_t* step = net_.step.data() + by;
+        const std::int32_t* placed = placed_.data();
+        std::int32_t* way = way_.data();
         const std::size_t n = std::size_t(net_.n);
         int a = v, fresh = 0;
-        for (; !placed_[a]; a = step[a * n]) order_[fresh++] = a;
+        for (; !placed[a]; a = step[a * n]) way[fresh++] = a;
         while (fresh) {
-            const int b = order_[--fresh];
-            const double length = net_.distances[b][a];  // of an essential edge
-            placed_[b] = 1;
-            p[b] = out ? p[a] + length : p[a] - length;
-            visit(count_++, b, a, length, out);
+            const int b = way[--fresh];
+            place(b, out, a, p);
             a = b;
         }
     }

@@ -26,11 +26,6 @@ template <class T> struct AlignedAllocator {
 };
 template <class T> using Row = std::vector<T, AlignedAllocator<T>>;
 
-struct Least {
-    int at;
-    double value;
-};
-
 inline int padded(int n) { return (n + 7) / 8 * 8; }
 
 #if defined(__AVX2__)
@@ -135,36 +130,6 @@ inline double min_sum(const double* a, const double* b, int n) {
     __m256d low = _mm256_set1_pd(INF);
     for (int k = 0; k < n; k += 4) low = _mm256_min_pd(_mm256_add_pd(_mm256_load_pd(a + k), _mm256_load_pd(b + k)), low);
     return lowest(low);
-}
-
-// the first place where a[k] + b[k] is least, and how much that is
-inline Least least_sum(const double* a, const double* b, int n) {
-    const __m256d top = _mm256_set1_pd(INF);
-    __m256d low[2] = {top, top};
-    __m256i at[2] = {}, here = _mm256_setzero_si256();
-    const __m256i one = _mm256_set1_epi64x(1);
-    for (int k = 0; k < n; k += 8) {
-#pragma GCC unroll 2
-        for (int h = 0; h < 2; ++h) {
-            const __m256d sum = _mm256_add_pd(_mm256_load_pd(a + k + 4 * h), _mm256_load_pd(b + k + 4 * h));
-            const __m256d less = _mm256_cmp_pd(sum, low[h], _CMP_LT_OQ);
-            at[h] = _mm256_castpd_si256(_mm256_blendv_pd(_mm256_castsi256_pd(at[h]), _mm256_castsi256_pd(here), less));
-            low[h] = _mm256_min_pd(sum, low[h]);
-        }
-        here = _mm256_add_epi64(here, one);
-    }
-    const double least = lowest(_mm256_min_pd(low[0], low[1]));
-    const __m256d target = _mm256_set1_pd(least);
-    alignas(32) std::int64_t places[8];
-    _mm256_store_si256(reinterpret_cast<__m256i*>(places), at[0]);
-    _mm256_store_si256(reinterpret_cast<__m256i*>(places + 4), at[1]);
-    int equal = _mm256_movemask_pd(_mm256_cmp_pd(low[0], target, _CMP_EQ_OQ)) | _mm256_movemask_pd(_mm256_cmp_pd(low[1], target, _CMP_EQ_OQ)) << 4;
-    int lane = __builtin_ctz(equal), best = int(places[lane]) * 8 + lane;
-    for (equal &= equal - 1; equal; equal &= equal - 1) {
-        lane = __builtin_ctz(equal);
-        best = std::min(best, int(places[lane]) * 8 + lane);
-    }
-    return {best, least};
 }
 
 // min over pairs of rows of d(a, b) - |p(a) - p(b)|, d symmetric with zeros on the diagonal and padded with infinity
@@ -277,13 +242,6 @@ inline double min_sum(const double* a, const double* b, int n) {
     double low = INF;
     for (int k = 0; k < n; ++k) low = a[k] + b[k] < low ? a[k] + b[k] : low;
     return low;
-}
-
-inline Least least_sum(const double* a, const double* b, int n) {
-    Least least{0, INF};
-    for (int k = 0; k < n; ++k)
-        if (a[k] + b[k] < least.value) least = {k, a[k] + b[k]};
-    return least;
 }
 
 inline double min_gap(const double* d, const double* p, int n, int stride) {

@@ -107,10 +107,12 @@ struct Network {
     int rough_stride = 0;  // 0: too many classes
     double rough_scale = 1;
     Row<std::int16_t> rough_out, rough_in;
+    Row<std::int16_t> rough_between;  // of the distances; empty where `step` is
 
     const std::int16_t* rough(bool outward) const { return (outward || !directed ? rough_out : rough_in).data(); }
 
     std::vector<std::uint16_t> step;  // step[v * n + u]: the class after v on a shortest way to u; empty where not known
+    bool few_first = false;           // a pair is solved on a few nodes first
 
     const ShortEdges& short_edges(bool outward) const { return outward || !directed ? short_out : short_in; }
 
@@ -132,7 +134,12 @@ struct Network {
                     if (m[u][v] < INF) rough[std::size_t(u) * rough_stride + v] = std::int16_t(std::lrint(m[u][v] * rough_scale));
         };
         if (rough_stride) roughen(out, rough_out);
-        find_steps(threads);
+        if (!directed && rough_stride) {
+            find_steps(threads);
+            if (!step.empty()) roughen(distances, rough_between);
+            // Measured: fewer edges do not repay it.
+            few_first = !step.empty() && std::count_if(out.data.begin(), out.data.end(), [](double x) { return x < INF; }) >= 3000;
+        }
         round(out, coarse_out);
         const bool many = n >= ShortEdges::FROM;
         if (many) short_out.fill(coarse_out, n, stride, threads);
@@ -145,13 +152,8 @@ struct Network {
         if (many) short_in.fill(coarse_in, n, stride, threads);
     }
 
-    // Each step comes nearer, so that every way ends. There are none where rounding hides that (an edge of 1e-20 on a way of
-    // 1), in directed graphs, and where nearly all edges are essential: in so flat a metric greedy potentials say little, and
-    // the tree of another pair is the better start.
+    // Each step comes nearer, so that every way ends. There are none where rounding hides that (an edge of 1e-20 on a way of 1).
     void find_steps(int threads) {
-        if (directed || n > 257) return;
-        const auto edges = std::count_if(out.data.begin(), out.data.end(), [](double x) { return x < INF; });
-        if (edges > 0.9 * n * (n - 1)) return;
         step.resize(std::size_t(n) * n);
         std::atomic<bool> known{true};
         parallel_for(n > 128 ? threads : 1, n, [&](int v) {

@@ -67,6 +67,7 @@ template <class Solver> class Simplex {
     Outcome run(const Network& net, double negligible, const std::atomic<bool>& stop) {
         Solver& solver = static_cast<Solver&>(*this);
         restless_ = false;
+        random_ = SEED;  // no pair depends on another
         const long limit = 200000 + 2000L * net.n;
         for (long pivots = 0, still = 0;; ++pivots) {
             const int cut = solver.most_urgent();
@@ -96,7 +97,8 @@ template <class Solver> class Simplex {
     }
 
   private:
-    std::uint64_t random_ = 0x9e3779b97f4a7c15ull;
+    static constexpr std::uint64_t SEED = 0x9e3779b97f4a7c15ull;
+    std::uint64_t random_ = SEED;
 };
 
 }  // namespace geoattn::GEOATTN_ISA

@@ -51,22 +51,24 @@ template <> class Members<1> {
     std::uint64_t left_;
 };
 
-template <int V> struct Hits {  // entries of V vectors of sixteen, two bits each, as the processor delivers them
-    static constexpr int WORDS = (V + 1) / 2;
+// Entries of V vectors of sixteen, a bit each. Bits 3 and 4 of a place have changed places, as the processor delivers them.
+template <int V> struct Hits {
+    static constexpr int WORDS = (V + 3) / 4;
     std::uint64_t word[WORDS];
+    static int place(int bit) { return (bit & ~24) | (bit & 8) << 1 | (bit & 16) >> 1; }
     bool single() const {
         int sum = 0;
         for (std::uint64_t w : word) sum += std::popcount(w);
-        return sum == 2;
+        return sum == 1;
     }
     int first() const {
-        int k = 0;
-        for (int w = WORDS - 1; w >= 0; --w) k = word[w] ? w * 64 + std::countr_zero(word[w]) : k;
-        return k / 2;
+        int bit = 0;
+        for (int w = WORDS - 1; w >= 0; --w) bit = word[w] ? w * 64 + std::countr_zero(word[w]) : bit;
+        return place(bit);
     }
     template <class Visit> void each(Visit visit) const {
         for (int w = 0; w < WORDS; ++w)
-            for (std::uint64_t left = word[w]; left; left &= left - 1, left &= left - 1) visit((w * 64 + std::countr_zero(left)) / 2);
+            for (std::uint64_t left = word[w]; left; left &= left - 1) visit(place(w * 64 + std::countr_zero(left)));
     }
 };
 
@@ -81,6 +83,14 @@ inline __m256i members(const std::uint64_t* set, int k) {  // lanes k to k + 15:
     std::int16_t bits;
     std::memcpy(&bits, reinterpret_cast<const char*>(set) + k / 8, 2);
     return _mm256_cmpeq_epi16(_mm256_and_si256(_mm256_set1_epi16(bits), lane), lane);
+}
+
+// row[k] = x, as a vector: a vector that is read soon after would have to wait for a part of it.
+inline void put(std::int16_t* row, int k, std::int16_t x) {
+    alignas(32) static constexpr std::int16_t ONE[32] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1};
+    const __m256i lane = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(ONE + 16 - k % 16));
+    __m256i* at = reinterpret_cast<__m256i*>(row + k / 16 * 16);
+    _mm256_store_si256(at, _mm256_blendv_epi8(_mm256_load_si256(at), _mm256_set1_epi16(x), lane));
 }
 
 // A set in registers, for operations on all of its words
@@ -101,12 +111,31 @@ template <int WORDS> struct Words {
 template <int V, class Hit> inline Hits<V> hits_of(Hit hit) {
     Hits<V> hits;
 #pragma GCC unroll 16
-    for (int v = 0; v < V; v += 2) {
-        const std::uint64_t low = std::uint32_t(_mm256_movemask_epi8(hit(v)));
-        const std::uint64_t high = v + 1 < V ? std::uint32_t(_mm256_movemask_epi8(hit(v + 1))) : 0;
-        hits.word[v / 2] = low | high << 32;
+    for (int v = 0; v < V; v += 4) {
+        const auto pair = [&](int k) -> std::uint64_t {
+            if (k >= V) return 0;
+            return std::uint32_t(_mm256_movemask_epi8(_mm256_packs_epi16(hit(k), k + 1 < V ? hit(k + 1) : _mm256_setzero_si256())));
+        };
+        hits.word[v / 4] = pair(v) | pair(v + 2) << 32;
     }
     return hits;
+}
+
+inline __m128i lowest16(__m256i x) {  // in the first lane
+    const __m128i top_bit = _mm_set1_epi16(-32768), half = _mm_min_epi16(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    return _mm_xor_si128(_mm_minpos_epu16(_mm_xor_si128(half, top_bit)), top_bit);
+}
+
+// The places where x + y comes within `error` of its least value. Sums saturate.
+template <int V> inline Hits<V> nearest(const std::int16_t* x, const std::int16_t* y, std::int16_t error) {
+    __m256i sum[V], low = _mm256_set1_epi16(32767);
+#pragma GCC unroll 32
+    for (int v = 0; v < V; ++v) {
+        sum[v] = _mm256_adds_epi16(load16(x + 16 * v), load16(y + 16 * v));
+        low = _mm256_min_epi16(low, sum[v]);
+    }
+    const __m256i bound = _mm256_broadcastw_epi16(_mm_adds_epi16(lowest16(low), _mm_set1_epi16(std::int16_t(error + 1))));
+    return hits_of<V>([&](int v) { return _mm256_cmpgt_epi16(bound, sum[v]); });
 }
 
 // The search across a cut on lengths in 16 bits, in rows of V vectors: for a column k outside `side`, the least over the
@@ -147,9 +176,7 @@ inline Hits<V> search_cut(const std::int16_t* lengths, const std::uint64_t* side
         best[v] = Sixteen(_mm256_max_epi16(sum, _mm256_srli_epi16(members(side, 16 * v), 1)));
         low = _mm256_min_epi16(low, __m256i(best[v]));
     }
-    const __m128i top_bit = _mm_set1_epi16(-32768), half = _mm_min_epi16(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
-    const __m128i least = _mm_xor_si128(_mm_minpos_epu16(_mm_xor_si128(half, top_bit)), top_bit);
-    const __m128i most = _mm_adds_epi16(least, _mm_set1_epi16(error));
+    const __m128i most = _mm_adds_epi16(lowest16(low), _mm_set1_epi16(error));
     limit = std::int16_t(_mm_cvtsi128_si32(most));
     const __m256i bound = _mm256_broadcastw_epi16(_mm_adds_epi16(most, _mm_set1_epi16(1)));
     return hits_of<V>([&](int v) { return _mm256_cmpgt_epi16(bound, __m256i(best[v])); });
@@ -224,8 +251,20 @@ inline std::int16_t saturated(int x) { return std::int16_t(x > 32767 ? 32767 : x
 
 template <int V, class Hit> inline Hits<V> hits_of(Hit hit) {
     Hits<V> hits{};
-    for (int k = 0; k < 16 * V; ++k) hits.word[k / 32] |= (hit(k) ? 3ull : 0ull) << (2 * (k % 32));
+    for (int k = 0; k < 16 * V; ++k) hits.word[k / 64] |= std::uint64_t(hit(k)) << (Hits<V>::place(k) % 64);
     return hits;
+}
+
+inline void put(std::int16_t* row, int k, std::int16_t x) { row[k] = x; }
+
+template <int V> inline Hits<V> nearest(const std::int16_t* x, const std::int16_t* y, std::int16_t error) {
+    std::int16_t sum[16 * V], low = 32767;
+    for (int k = 0; k < 16 * V; ++k) {
+        sum[k] = saturated(x[k] + y[k]);
+        low = std::min(low, sum[k]);
+    }
+    const std::int16_t bound = saturated(low + error + 1);
+    return hits_of<V>([&](int k) { return sum[k] < bound; });
 }
 
 template <int V, int WORDS>

@@ -170,7 +170,8 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, std::vector
     const bool warm = net.step.empty();
     if (warm) sort_for_warm_starts(pairs, net, measures, n);
     // Enough chunks for all threads to end together; where a warm start begins must not depend on their number.
-    const std::size_t chunk = std::clamp<std::size_t>(pairs.size() / 24, 64, 512);
+    const std::size_t chunk = warm ? std::clamp<std::size_t>(pairs.size() / 24, 64, 512) : 16;
+    const std::size_t chunks = (pairs.size() + chunk - 1) / chunk;
     // All chunks start from the tree of the first pair: from scratch it takes many times the pivots of the others.
     Solver first(net);
     if (warm && pairs.size() > chunk) {
@@ -178,8 +179,9 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, std::vector
         const int x = job.pairs[2 * e], y = job.pairs[2 * e + 1];
         first.solve(masses[slot[x]], masses[slot[y]], p.label[x], p.label[y], masses.idle, 4.0 * net.n, job.stop);
     }
-    parallel_for(threads, int((pairs.size() + chunk - 1) / chunk), [&](int c) {
-        Solver solver(first);
+    std::atomic<std::size_t> next{0};
+    parallel_for(threads, int(std::min<std::size_t>(chunks, std::size_t(std::max(1, threads)))), [&](int) {
+        std::optional<Solver> own;
         std::optional<Tree<Wide, Quad>> exact_tree;  // rare
         auto record = [&](const auto& t, std::int64_t e) {
             if (job.potentials)
@@ -189,42 +191,47 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, std::vector
             std::fill(row, row + n, -1);
             t.branches([&](int v, int parent, bool falls) { row[net.members[v]] = net.members[parent] * 2 + falls; });
         };
-        for (std::size_t k = c * chunk; k < std::min(pairs.size(), (c + 1) * chunk); ++k) {
-            if (job.stop.load(std::memory_order_relaxed)) return;
-            const std::int64_t e = pairs[k].edge;
-            const int x = job.pairs[2 * e], y = job.pairs[2 * e + 1];
-            job.done.fetch_add(1, std::memory_order_relaxed);
-            bool stays = true;
-            for (int v = 0; leaves && v < n; ++v)
-                stays &= p.part[v] == id || measures[std::size_t(x) * n + v] == measures[std::size_t(y) * n + v];
-            if (!stays) {
-                job.status[e] = std::uint8_t(Status::unreachable);
-                continue;
+        for (std::size_t c; (c = next.fetch_add(1)) < chunks;) {
+            if (warm || !own) own.emplace(first);
+            Solver& solver = *own;
+            exact_tree.reset();
+            for (std::size_t k = c * chunk; k < std::min(pairs.size(), (c + 1) * chunk); ++k) {
+                if (job.stop.load(std::memory_order_relaxed)) return;
+                const std::int64_t e = pairs[k].edge;
+                const int x = job.pairs[2 * e], y = job.pairs[2 * e + 1];
+                job.done.fetch_add(1, std::memory_order_relaxed);
+                bool stays = true;
+                for (int v = 0; leaves && v < n; ++v)
+                    stays &= p.part[v] == id || measures[std::size_t(x) * n + v] == measures[std::size_t(y) * n + v];
+                if (!stays) {
+                    job.status[e] = std::uint8_t(Status::unreachable);
+                    continue;
+                }
+                auto ask = [&](auto& t, const auto& m, const Extent& extent) {
+                    return answer(t, net, extent, m, slot[x], slot[y], p.label[x], p.label[y], job.idle, job.stop);
+                };
+                Answer a = ask(solver, masses, {net.n, net.reach});
+                const double scale = std::max(job.denominator[e], a.w1);
+                const bool again = a.outcome == Outcome::stalled || (a.outcome == Outcome::optimal && !(a.excess <= GOOD_ENOUGH * scale));
+                if (again) {
+                    std::call_once(made, [&] { wide_masses.emplace(job, g, p, id, named, net.n); });
+                    if (!exact_tree) exact_tree.emplace(net);
+                    a = ask(*exact_tree, *wide_masses, extent_of(net, p, id, measures, x, y, n));
+                }
+                if (a.outcome != Outcome::optimal) {
+                    job.status[e] = std::uint8_t(a.outcome == Outcome::unbounded ? Status::unreachable : Status::stalled);
+                    continue;
+                }
+                if (!(a.excess <= PROMISED * std::max(job.denominator[e], a.w1))) {
+                    job.status[e] = std::uint8_t(Status::uncertain);
+                    continue;
+                }
+                job.w1[e] = a.w1;
+                job.gap[e] = a.excess / std::max(job.denominator[e], a.w1);
+                job.status[e] = std::uint8_t(Status::solved);
+                if (again) record(*exact_tree, e);
+                else record(solver, e);
             }
-            auto ask = [&](auto& t, const auto& m, const Extent& extent) {
-                return answer(t, net, extent, m, slot[x], slot[y], p.label[x], p.label[y], job.idle, job.stop);
-            };
-            Answer a = ask(solver, masses, {net.n, net.reach});
-            const double scale = std::max(job.denominator[e], a.w1);
-            const bool again = a.outcome == Outcome::stalled || (a.outcome == Outcome::optimal && !(a.excess <= GOOD_ENOUGH * scale));
-            if (again) {
-                std::call_once(made, [&] { wide_masses.emplace(job, g, p, id, named, net.n); });
-                if (!exact_tree) exact_tree.emplace(net);
-                a = ask(*exact_tree, *wide_masses, extent_of(net, p, id, measures, x, y, n));
-            }
-            if (a.outcome != Outcome::optimal) {
-                job.status[e] = std::uint8_t(a.outcome == Outcome::unbounded ? Status::unreachable : Status::stalled);
-                continue;
-            }
-            if (!(a.excess <= PROMISED * std::max(job.denominator[e], a.w1))) {
-                job.status[e] = std::uint8_t(Status::uncertain);
-                continue;
-            }
-            job.w1[e] = a.w1;
-            job.gap[e] = a.excess / std::max(job.denominator[e], a.w1);
-            job.status[e] = std::uint8_t(Status::solved);
-            if (again) record(*exact_tree, e);
-            else record(solver, e);
         }
     });
 }

@@ -1,10 +1,15 @@
-"""Short maps start each pair from a tree made for it, unless they are flat: no value depends on the other pairs."""
+"""Maps of up to 257 tokens start each pair from a tree made for it: no value depends on the other pairs.
+
+Where at least 1,500 edges are essential that tree begins with an optimal one of a third of the tokens: ``flat`` from 56
+tokens on, ``soft`` with grc-0.6 from about 130 on.
+"""
 
 from dataclasses import replace
 
 import numpy as np
 import ot
 import pytest
+import torch
 
 import geoattn as ga
 from geoattn.graph.build import build_graphs
@@ -26,26 +31,42 @@ def attention(kind: str, n: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("convention", ["markov", "grc-0.6"])
-@pytest.mark.parametrize("kind", ["soft", "sharp", "hubs"])
-@pytest.mark.parametrize("n", [9, 32, 33, 65, 66, 130])
+@pytest.mark.parametrize("kind", ["flat", "soft", "sharp", "hubs", "ties"])
+@pytest.mark.parametrize("n", [9, 32, 33, 65, 66, 130, 197])
 def test_no_pair_depends_on_another(convention, kind, n):
     a = attention(kind, n)
-    together = ga.ollivier_ricci(a, convention)
+    together = ga.ollivier_ricci(a, convention, edges=min(2000, n * (n - 1) // 2))
     rng = np.random.default_rng(0)
-    for i, j in rng.choice(n, size=(6, 2)):
-        if i == j:
-            continue
+    for k in rng.choice(len(together.index), size=6):
         wanted = np.zeros((n, n), dtype=bool)
-        wanted[i, j] = wanted[j, i] = True
+        wanted[tuple(together.index[k])] = True
         alone = ga.ollivier_ricci(a, convention, edges=wanted)
-        np.testing.assert_array_equal(alone.column("w1"), together.w1[min(i, j), max(i, j)])
+        np.testing.assert_array_equal(alone.column("w1"), together.column("w1")[k])
+
+
+@pytest.mark.parametrize(("kind", "convention", "n"), [("flat", "markov", 65), ("soft", "markov", 90), ("soft", "grc-0.6", 150)])
+def test_gradient_after_a_start_with_some_tokens(kind, convention, n):
+    """Trees of some tokens have distances for edges; in the end all edges are those of the graph again."""
+    rng = np.random.default_rng(1)
+    logits = torch.from_numpy(np.log(attention(kind, n))).requires_grad_()
+    along = torch.from_numpy(rng.normal(size=(n, n)))
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return ga.curvature_loss(x.softmax(-1), convention, edges=40, seed=3)
+
+    (slope,) = torch.autograd.grad(loss(logits), logits)
+    with torch.no_grad():
+        step = 1e-6
+        expected = float(loss(logits + step * along) - loss(logits - step * along)) / (2 * step)
+    assert float((slope * along).sum()) == pytest.approx(expected, rel=1e-5, abs=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["flat", "soft", "sharp", "hubs", "ties"])
-@pytest.mark.parametrize("n", [2, 3, 5, 32, 33, 65, 129, 208, 257])
-def test_values_against_pot(kind, n):
+@pytest.mark.parametrize("n", [2, 3, 5, 32, 33, 65, 129, 145, 197, 208, 257])
+@pytest.mark.parametrize("convention", ["grc-0.6", "markov"])
+def test_values_against_pot(convention, kind, n):
     a = attention(kind, n)
-    rules = replace(ga.Convention.of("grc-0.6"), floor=0.0)
+    rules = replace(ga.Convention.of(convention), floor=0.0)
     result = ga.ollivier_ricci(a, rules, edges=min(5, n * (n - 1) // 2), seed=2)
     graphs = build_graphs(a[None], rules)
     distances = shortest_paths(graphs.lengths[0])
