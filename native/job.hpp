@@ -7,8 +7,9 @@
 // with both optima, so that each value can be proved: the gap between a feasible flow and a feasible potential.
 //
 // The method (tree.hpp; cuts.hpp for maps of up to 257 tokens). All pairs of a graph ask for the maximum of different
-// linear functions over the same polytope of potentials. Its vertices are spanning trees of tight edges. A pair starts from
-// a tree made for it (greedy.hpp) or from the optimal tree of the pair before.
+// linear functions over the same polytope of potentials. Its vertices are spanning trees of tight edges. A pair of an
+// undirected map of up to 257 tokens starts from a tree made for it (greedy.hpp), any other from the optimal tree of the pair
+// before.
 #pragma once
 #include <atomic>
 #include <cstdint>
