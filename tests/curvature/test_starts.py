@@ -44,7 +44,9 @@ def test_no_pair_depends_on_another(convention, kind, n):
         np.testing.assert_array_equal(alone.column("w1"), together.column("w1")[k])
 
 
-@pytest.mark.parametrize(("kind", "convention", "n"), [("flat", "markov", 65), ("soft", "markov", 90), ("soft", "grc-0.6", 150)])
+@pytest.mark.parametrize(
+    ("kind", "convention", "n"), [("flat", "markov", 65), ("soft", "markov", 90), ("soft", "grc-0.6", 150)]
+)
 def test_gradient_after_a_start_with_some_tokens(kind, convention, n):
     """Trees of some tokens have distances for edges; in the end all edges are those of the graph again."""
     rng = np.random.default_rng(1)

@@ -55,16 +55,16 @@ def lay_out(
     count = int(np.prod(weights.shape, dtype=int))
     valid = weights.valid.reshape(count, -1, n)[:, 0]
     x, y = pairs.T.astype(np.int64)
-    there, back = (graph * n + x) * n + y, (graph * n + y) * n + x  # flat: several times as fast as three indices
+    # One look-up table, and each column is taken once: quicker than to put each into both triangles.
+    table = np.full(count * n * n, len(pairs), dtype=np.int64)
+    table[(graph * n + x) * n + y] = np.arange(len(pairs))
+    if not weights.convention.directed:
+        table[(graph * n + y) * n + x] = np.arange(len(pairs))
     arrays: dict[str, Any] = {}
     for name, values in columns.items():
-        if name == "status":
-            both = valid[:, :, None] & valid[:, None, :]
-            array = np.where(both, np.uint8(Status.NO_EDGE), np.uint8(Status.MISSING_TOKEN)).ravel()
-        else:
-            array = np.full(count * n * n, np.nan)
-        array[there] = values
-        if not weights.convention.directed:
-            array[back] = values
+        array = np.append(values, values.dtype.type(Status.NO_EDGE) if name == "status" else np.nan)[table]
+        if name == "status" and not valid.all():
+            missing = ~(valid[:, :, None] & valid[:, None, :]).ravel()
+            array[missing & (table == len(pairs))] = Status.MISSING_TOKEN
         arrays[name] = array.reshape(shape)
     return {**arrays, "shape": shape, "index": None}

@@ -38,13 +38,12 @@ def why_degenerate(kappa: Float[np.ndarray, " e"], status: UInt8[np.ndarray, " e
     values = kappa[np.isfinite(kappa)]
     if len(values) < 3:
         return ""
-    floored = float(np.mean(status == Status.BELOW_FLOOR))
+    floored = float(np.mean(status == Status.BELOW_FLOOR)) if convention.floor > 0 else 0.0
     if floored > 0.5:
         limit = f"{convention.floor:g}, where this convention sets curvature to 0"
         return f"{floored:.0%} of the edges are shorter than {limit}"
-    # np.quantile takes several times as long, which shows beside a small graph
-    last = len(values) - 1
-    low, middle, high = np.interp([0.01 * last, 0.5 * last, 0.99 * last], np.arange(last + 1), np.sort(values))
+    ordered = np.sort(values)  # np.quantile takes several times as long, which shows beside a small graph
+    low, middle, high = (_at(ordered, share) for share in (0.01, 0.5, 0.99))
     if high - low >= _DEGENERATE_SPREAD:
         return ""
     spread = f"98% of the values lie within {high - low:.2g} of each other, around {middle:.4g}"
@@ -53,6 +52,13 @@ def why_degenerate(kappa: Float[np.ndarray, " e"], status: UInt8[np.ndarray, " e
     if convention.measure == "markov" and low > 1 - _DEGENERATE_SPREAD:
         return spread + ": all rows of attention are nearly equal"
     return spread
+
+
+def _at(ordered: Float[np.ndarray, " e"], share: float) -> float:
+    """The quantile, as np.quantile gives it."""
+    place = share * (len(ordered) - 1)
+    k = min(int(place), len(ordered) - 2)
+    return float(ordered[k] + (place - k) * (ordered[k + 1] - ordered[k]))
 
 
 @dataclass(frozen=True)

@@ -83,10 +83,12 @@ class Transport:
 
 def pairs_of(chosen: np.ndarray) -> tuple[Int[np.ndarray, "e 2"], Int[np.ndarray, " g1"]]:
     """Pairs and offsets of a boolean (g, n, n) array, in the order of its entries."""
-    graph, x, y = np.nonzero(chosen)
-    offsets = np.zeros(chosen.shape[0] + 1, dtype=np.int64)
-    np.cumsum(np.bincount(graph, minlength=chosen.shape[0]), out=offsets[1:])
-    return np.stack([x, y], axis=1).astype(np.int32), offsets
+    graphs, n, _ = chosen.shape
+    places = np.flatnonzero(chosen)  # flat: a third of the time of three indices
+    offsets = np.searchsorted(places, np.arange(graphs + 1) * (n * n))
+    pairs = np.empty((len(places), 2), dtype=np.int32)
+    pairs[:, 0], pairs[:, 1] = places // n % n, places % n
+    return pairs, offsets
 
 
 def solve_pairs(

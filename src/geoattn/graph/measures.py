@@ -34,16 +34,21 @@ def _neighbour_shares(
     lengths: Float[np.ndarray, "g n n"], convention: Convention
 ) -> tuple[Float[np.ndarray, "g n n"], Float[np.ndarray, "g n 1"]]:
     """Shares over the neighbours, and 1 / the sum they were divided by (0 where they do not depend on lengths)."""
-    edge = np.isfinite(lengths)
-    degree = edge.sum(axis=-1, keepdims=True)
-    even = edge / np.maximum(degree, 1)
     if convention.measure == "uniform":
-        return even, np.zeros(degree.shape)
+        return _even(lengths), np.zeros((*lengths.shape[:-1], 1))
     with np.errstate(over="ignore"):  # infinitely far: no share
         decay = np.exp(-(lengths**convention.exponent))
     total = decay.sum(axis=-1, keepdims=True)
     far = total <= _EXPONENTIAL_FLOOR
-    return np.where(far, even, decay / np.where(far, 1.0, total)), np.where(far, 0.0, 1.0 / np.where(far, 1.0, total))
+    if not far.any():
+        return decay / total, 1.0 / total
+    near = np.where(far, 1.0, total)
+    return np.where(far, _even(lengths), decay / near), np.where(far, 0.0, 1.0 / near)
+
+
+def _even(lengths: Float[np.ndarray, "g n n"]) -> Float[np.ndarray, "g n n"]:
+    edge = np.isfinite(lengths)
+    return edge / np.maximum(edge.sum(axis=-1, keepdims=True), 1)
 
 
 def measure_pull_back(
