@@ -253,7 +253,7 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
         std::fill(rough_p_.begin(), rough_p_.end(), 32767);  // what is not in the tree is out of reach
         std::fill(urgency_.begin(), urgency_.end(), 0);
         std::uint64_t everything[SIDE];
-        std::swap_ranges(all_, all_ + SIDE, everything);
+        std::copy_n(all_, SIDE, everything);
         std::fill_n(all_, SIDE, 0);
         for (bool outward : {false, true}) rough_[outward] = net_.rough_between.data(), rows_[outward] = &net_.distances;
         greedy_.few(count, [&](int v) { all_[v >> 6] |= 1ull << (v & 63); });
@@ -268,7 +268,7 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
             }
         }
         for (bool outward : {false, true}) rough_[outward] = net_.rough(outward), rows_[outward] = &net_.rows(outward);
-        std::swap_ranges(all_, all_ + SIDE, everything);
+        std::copy_n(everything, SIDE, all_);
     }
 
     void centre() {
