@@ -95,7 +95,8 @@ template <int V> class Greedy {
     // The first look is in 16 bits; where it leaves several, lengths and potentials decide.
     Least nearest_bound(int v) const {
         const int from = gives_[v] * 16 * V;
-        const Hits<V> hits = nearest<V>(net_.rough_between.data() + v * 16 * V, rough_.data() + from, 2);  // a length and a potential, each off by half a unit
+        // a length and a potential, each off by half a unit, on both sides of a comparison: two units
+        const Hits<V> hits = nearest<V>(net_.rough_between.data() + v * 16 * V, rough_.data() + from, 2);
         const double *d = net_.distances[v], *bounds = exact_.data() + from;
         Least least{-1, INF};
         if (hits.single()) [[likely]]

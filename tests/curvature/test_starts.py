@@ -1,7 +1,7 @@
 """Maps of up to 257 tokens start each pair from a tree made for it: no value depends on the other pairs.
 
 Where at least 1,500 edges are essential that tree begins with an optimal one of a third of the tokens: ``flat`` from 56
-tokens on, ``soft`` with grc-0.6 from about 130 on.
+tokens on, ``soft`` from 65 on with markov (1,581 of them) and at 197 with grc-0.6 (1,867; 1,174 at 150).
 """
 
 from dataclasses import replace
@@ -45,7 +45,7 @@ def test_no_pair_depends_on_another(convention, kind, n):
 
 
 @pytest.mark.parametrize(
-    ("kind", "convention", "n"), [("flat", "markov", 65), ("soft", "markov", 90), ("soft", "grc-0.6", 150)]
+    ("kind", "convention", "n"), [("flat", "markov", 65), ("soft", "markov", 90), ("soft", "grc-0.6", 197)]
 )
 def test_gradient_after_a_start_with_some_tokens(kind, convention, n):
     """Trees of some tokens have distances for edges; in the end all edges are those of the graph again."""

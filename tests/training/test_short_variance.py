@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -49,10 +51,19 @@ def test_both_ways_equal_the_plain_formula(layers, b, h, n, m, d, spread, scale,
     threads = torch.get_num_threads()
     torch.set_num_threads(2 if threaded else 1)
     try:
-        for way in (short_variance._Kernel, short_variance._Short):
-            assert_close(with_gradients(way.apply(scale, *inputs), inputs), expected)
+        with mock.patch.object(short_variance, "_PER_THREAD", 1):  # else so little work stays on one thread
+            for way in (short_variance._Kernel, short_variance._Short):
+                assert_close(with_gradients(way.apply(scale, *inputs), inputs), expected)
     finally:
         torch.set_num_threads(threads)
+
+
+def test_a_second_thread_only_where_it_repays_its_start() -> None:
+    with mock.patch.object(torch, "get_num_threads", return_value=4):
+        # 17 tokens of L-ViT, 65, and more work than there are threads for
+        products = [8 * 64 * n * n * 64 for n in (17, 65, 257)]
+        assert [short_variance._threads(count) for count in products] == [1, 4, 4]
+        assert short_variance._threads(2 * short_variance._PER_THREAD) == 2
 
 
 @pytest.mark.parametrize("spread", [1e-4, 1e-3, 30.0])
