@@ -7,42 +7,90 @@
 // The side that a slot keeps is the one without the last node, which therefore needs no bit: a class token and 64 patches
 // are one word.
 #pragma once
+#include <memory>
+
 #include "greedy.hpp"
 #include "simplex.hpp"
 #include "sixteen.hpp"
 
 namespace geoattn::GEOATTN_ISA {
 
-// V: vectors of sixteen columns.
-template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
+template <int WORDS, int V, bool PART = false> class Cuts;
+
+// The part of a network that a pair is solved on first, in small matrices of its own.
+template <int WORDS, int V> struct FewNodes {
+    Network net;
+    Cuts<WORDS, V, true> solver;
+    Row<std::int64_t> supply, nothing;
+
+    explicit FewNodes(const Network& whole) : net(part_of(whole)), solver(net), supply(net.n), nothing(net.n, 0) {}
+
+    // The first nodes of an order.
+    template <class Order> void choose(const Network& whole, const Order& order, const std::int64_t* supplies) {
+        for (int a = 0; a < net.n; ++a) {
+            const int v = net.members[a] = order.place_of(a);
+            supply[a] = supplies[v];
+            const std::int16_t* row = whole.rough_between.data() + v * whole.rough_stride;
+            std::int16_t *own = net.rough_out.data() + a * 16 * V, *column = net.rough_out.data() + a;
+            for (int b = 0; b < a; ++b) own[b] = column[b * 16 * V] = row[net.members[b]];
+        }
+    }
+
+    static Network part_of(const Network& whole) {
+        Network part;
+        part.whole = &whole;
+        part.n = whole.few;
+        part.members.resize(part.n);
+        part.warm = false;
+        part.reach = whole.reach;
+        part.rough_scale = whole.rough_scale;
+        part.rough_out.assign(std::size_t(part.n) * 16 * V, 32767);
+        for (int a = 0; a < part.n; ++a) part.rough_out[a * 16 * V + a] = 0;
+        return part;
+    }
+};
+
+// V: vectors of sixteen columns. PART: on a few nodes of a network.
+template <int WORDS, int V, bool PART> class Cuts : Simplex<Cuts<WORDS, V, PART>> {
     friend class Simplex<Cuts>;
 
   public:
     explicit Cuts(const Network& network)
-        : net_(network), n_(network.n), last_(n_ - 1), nodes_(n_), urgency_(SLOTS, 0), edge_(last_), flow_(last_),
+        : net_(network), n_(network.n), last_(n_ - 1), urgency_(SLOTS, 0), edge_(last_), flow_(last_),
           side_of_(last_, Set{}), slots_of_(n_, Set{}), leaving_(n_, Set{}), weight_(n_), p_(padded(n_), 0.0), rough_p_(2 * COLUMNS, 32767),
-          supply_(n_), far_(last_), count_(n_), list_(n_), order_(n_), greedy_(network), below_(n_), gathered_(n_) {
+          supply_(n_), far_(last_), count_(n_), list_(n_), order_(n_), greedy_(TOGETHER, Greedy<V, PART>(network)), below_(n_), gathered_(n_) {
         for (bool outward : {false, true}) rough_[outward] = net_.rough(outward), rows_[outward] = &net_.rows(outward);
         for (int size = 1; size < n_; ++size) weight_[size] = -float(cut_weight(size, n_));
         for (int v = 0; v < n_; ++v) all_[v >> 6] |= 1ull << (v & 63);
-        if (net_.step.empty()) plant(feasible_tree<double>(net_));
+        if (net_.warm) plant(feasible_tree<double>(net_));
     }
 
-    // Solve for the supplies from - to (+ idle on the pair itself).
-    Outcome solve(const std::int64_t* from, const std::int64_t* to, int source, int sink, std::int64_t idle, double negligible,
-                  const std::atomic<bool>& stop) {
-        for (int v = 0; v < n_; ++v) supply_[v] = from[v] - to[v];
-        supply_[source] += idle;
-        supply_[sink] -= idle;
-        if (net_.step.empty()) {
-            load(source);
-        } else {
-            greedy_.order(supply_.data());
+    // The trees that pairs start from grow in turns, a node of each: of one alone the processor would wait for every node.
+    static constexpr int TOGETHER = V <= 5 ? 4 : 2;
+
+    void plan(const Supplies<std::int64_t>* supplies, int count, double negligible, const Stop& stop) {
+        if (net_.warm) return;
+        for (int k = 0; k < count; ++k) {
+            read(supplies[k]);
+            greedy_[k].order(supply_.data());
             given_.clear();
-            if (net_.few_first) solve_few(n_ / 3, negligible, stop);
-            const std::vector<Branch>& tree = greedy_.grow(given_, p_.data());
-            start(tree, greedy_.count());
+            if (net_.few) solve_few(greedy_[k], negligible, stop);
+            greedy_[k].begin(given_);
         }
+        for (bool more = true; more;) {
+            bool found[TOGETHER];
+            more = false;
+            for (int k = 0; k < count; ++k) more |= found[k] = greedy_[k].look();
+            for (int k = 0; k < count; ++k)
+                if (found[k]) greedy_[k].take();
+        }
+    }
+
+    // The k-th pair of the plan.
+    Outcome solve(const Supplies<std::int64_t>& supplies, int k, double negligible, const Stop& stop) {
+        read(supplies);
+        if (net_.warm) load(supplies.source);
+        else start(greedy_[k]);
         return this->run(net_, negligible, stop);
     }
 
@@ -69,6 +117,15 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
         }
     }
 
+    template <class Visit> void from_root(Visit visit) {  // length, node, parent, whether the potential rises from it; parents first
+        sort_slots(source_);
+        for (int k = last_ - 1; k >= 0; --k) {
+            const Edge& x = edge_[order_[k]];
+            const bool out = tail_is_far(order_[k]);
+            visit(x.length, x.end[!out], x.end[out], out);
+        }
+    }
+
   private:
     static constexpr int KEYS = 256;  // the low bits of an urgency name its slot
     static constexpr double SIGN[2] = {-1.0, 1.0};
@@ -92,7 +149,6 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
 
     const Network& net_;
     int n_, last_, source_ = 0;
-    int nodes_;                     // in the tree: all of them but in `solve_few`
     const std::int16_t* rough_[2];  // by direction, inward and outward
     const Matrix* rows_[2];
     Row<std::int32_t> urgency_;  // weighted uphill flow as the bits of a float, the slot in the last eight; below 256: downhill
@@ -109,10 +165,12 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
     Row<std::int64_t> supply_;
     std::vector<int> far_, count_;  // sizes of the sides away from the source
     std::vector<std::int32_t> list_, order_;
-    Greedy<V> greedy_;
+    std::vector<Greedy<V, PART>> greedy_;          // of the pairs of the plan
+    std::vector<Branch> given_;              // what `solve_few` found
+    using Few = FewNodes<1, V <= 5 ? 2 : 5>;
+    std::shared_ptr<Few> few_;  // never shared: only solvers with warm starts are copied, and they have none
     Row<Set> below_;                   // of a node of a new tree: those of its branch, without the last one
     Row<std::int64_t> gathered_;       // supplies of branches
-    std::vector<Branch> given_;        // what `solve_few` found
     std::int32_t most_ = 0;            // the largest urgency
     std::uint64_t ties_ = 0;           // with the best edge so far
 
@@ -125,12 +183,18 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
         return (sum[0] + sum[1]) + (sum[2] + sum[3]);
     }
 
+    void read(const Supplies<std::int64_t>& s) {
+        for (int v = 0; v < n_; ++v) supply_[v] = s.from[v] - s.to[v];
+        supply_[s.source] += s.idle;
+        supply_[s.sink] -= s.idle;
+    }
+
     bool tail_is_far(int g) const { return tails_.has(g) != (slots_of_[source_].has(g) != slots_of_[last_].has(g)); }
 
-    void round_potential(int v) {
-        const int rounded = int(std::lrint(p_[v] * net_.rough_scale));
-        rough_p_[v] = std::int16_t(rounded);
-        rough_p_[COLUMNS + v] = std::int16_t(-rounded);
+    void round_potentials() {
+        std::int16_t *plus = rough_p_.data(), *minus = plus + COLUMNS;
+        round_all(p_.data(), net_.rough_scale, padded(n_), plus, minus);
+        for (int k = n_; k < padded(n_); ++k) plus[k] = minus[k] = 32767;
     }
 
     static std::int32_t urgency_of(int slot, std::int64_t flow, float weight) {
@@ -158,9 +222,9 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
     void sort_slots(int source) {
         int *far = far_.data(), *count = count_.data();
         std::fill_n(count, n_, 0);
-        for (int g = 0; g < nodes_ - 1; ++g) {
+        for (int g = 0; g < last_; ++g) {
             const int size = side_of_[g].size();
-            far[g] = slots_of_[source].has(g) != slots_of_[last_].has(g) ? nodes_ - size : size;
+            far[g] = slots_of_[source].has(g) != slots_of_[last_].has(g) ? n_ - size : size;
             ++count[far[g]];
         }
         for (int size = 1, place = 0; size < n_; ++size) {
@@ -168,7 +232,7 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
             count[size] = place;
             place += c;
         }
-        for (int g = 0; g < nodes_ - 1; ++g) order_[count[far[g]]++] = g;
+        for (int g = 0; g < last_; ++g) order_[count[far[g]]++] = g;
     }
 
     // Flows and potentials from scratch. The potentials are exact near the source, where the mass is.
@@ -196,29 +260,28 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
         }
         most_ = largest<SLOTS>(urgency_.data(), Set{}.word);
         p_[source] = 0;
-        round_potential(source);
         for (int k = slots - 1; k >= 0; --k) {
             const int g = order[k];
             const Edge& x = edge_[g];
             const bool rises = far_tails.has(g);
             p_[x.end[!rises]] = p_[x.end[rises]] + x.length * SIGN[rises];
-            round_potential(x.end[!rises]);
         }
+        round_potentials();
     }
 
     // From a tree, parents first. Slot k - 1 is above its k-th node.
-    void start(const std::vector<Branch>& tree, int nodes) {
-        nodes_ = nodes;
+    void start(const Greedy<V, PART>& greedy) {
+        const Branch* tree = greedy.tree();
+        std::copy_n(greedy.potentials(), n_, p_.begin());
+        round_potentials();
         source_ = tree[0].node;
         Set *slots_of = slots_of_.data(), *below = below_.data(), *leaving = leaving_.data(), outward{};
         for (int v = 0; v < n_; ++v) leaving[v] = below[v] = Set{};
         for (int v = 0; v < last_; ++v) below[v].flip(v);
         slots_of[source_] = Set{};
-        round_potential(source_);
-        for (int g = 0; g < nodes - 1; ++g) {
+        for (int g = 0; g < last_; ++g) {
             const Branch& x = tree[g + 1];
             const int turn = (x.node ^ x.parent) & -x.outward, tail = x.parent ^ turn;
-            round_potential(x.node);
             slots_of[x.node] = slots_of[x.parent];
             slots_of[x.node].flip(g);
             edge_[g] = {x.length, {tail, x.node ^ turn}};
@@ -230,7 +293,7 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
         if (last_ < 64 * WORDS) others.flip(last_);
         std::copy(supply_.begin(), supply_.end(), gathered_.begin());
         std::int64_t *supply = gathered_.data(), *flow = flow_.data();
-        for (int g = nodes - 2; g >= 0; --g) {
+        for (int g = last_ - 1; g >= 0; --g) {
             const int v = tree[g + 1].node, parent = tree[g + 1].parent;
             const std::uint64_t turn = -std::uint64_t(with_last.has(g));
             Set side;
@@ -247,37 +310,25 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
         most_ = largest<SLOTS>(urgency_.data(), Set{}.word);
     }
 
-    // The nodes at which the measures differ most, and the last one, alone on the distances between them; the root takes what
-    // is missing in the balance. Their optimal tree leaves half of the long pivots, and its own are short.
-    void solve_few(int count, double negligible, const std::atomic<bool>& stop) {
-        std::fill(rough_p_.begin(), rough_p_.end(), 32767);  // what is not in the tree is out of reach
-        std::fill(urgency_.begin(), urgency_.end(), 0);
-        std::uint64_t everything[SIDE];
-        std::copy_n(all_, SIDE, everything);
-        std::fill_n(all_, SIDE, 0);
-        for (bool outward : {false, true}) rough_[outward] = net_.rough_between.data(), rows_[outward] = &net_.distances;
-        greedy_.few(count, [&](int v) { all_[v >> 6] |= 1ull << (v & 63); });
-        const std::vector<Branch>& tree = greedy_.grow_few(count, p_.data());
-        start(tree, greedy_.count());
-        if (this->run(net_, negligible, stop) == Outcome::optimal) {
-            sort_slots(source_);
-            for (int k = nodes_ - 2; k >= 0; --k) {  // parents first
-                const Edge& x = edge_[order_[k]];
-                const bool out = tail_is_far(order_[k]);
-                given_.push_back({x.length, x.end[!out], x.end[out], out});
-            }
+    // The nodes at which the measures differ most alone, on the distances between them; the root takes what is missing in the
+    // balance. Their optimal tree leaves half of the long pivots, and its own are short.
+    void solve_few(const Greedy<V, PART>& greedy, double negligible, const Stop& stop) {
+        if constexpr (!PART && V > 2) {
+            if (!few_) few_ = std::make_shared<Few>(net_);
+            few_->choose(net_, greedy, supply_.data());
+            const Supplies<std::int64_t> supplies{few_->supply.data(), few_->nothing.data(), 0, 0, 0};
+            few_->solver.plan(&supplies, 1, negligible, stop);
+            if (few_->solver.solve(supplies, 0, negligible, stop) != Outcome::optimal) return;
+            few_->solver.from_root([&](double length, int node, int parent, bool out) {
+                given_.push_back({length, few_->net.members[node], few_->net.members[parent], out});
+            });
         }
-        for (bool outward : {false, true}) rough_[outward] = net_.rough(outward), rows_[outward] = &net_.rows(outward);
-        std::copy_n(everything, SIDE, all_);
     }
 
     void centre() {
         const double shift = p_[source_];
-        for (int v = 0; v < n_; ++v) {
-            if (!(all_[v >> 6] >> (v & 63) & 1)) continue;
-            p_[v] -= shift;
-            round_potential(v);
-        }
+        for (int v = 0; v < n_; ++v) p_[v] -= shift;
+        round_potentials();
     }
 
     int most_urgent() {
@@ -297,9 +348,14 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
         int row = -1, column = -1;
     };
 
+    double length_of(bool outward, int row, int column) const {
+        if constexpr (PART) return net_.template distance<true>(row, column);
+        else return (*rows_[outward])[row][column];
+    }
+
     double slack_of(bool outward, int row, int column) const {
         const double sign = SIGN[outward];
-        return ((*rows_[outward])[row][column] - sign * p_[row]) + sign * p_[column];
+        return (length_of(outward, row, column) - sign * p_[row]) + sign * p_[column];
     }
 
     // The least slack exactly: among the edges that the first look leaves, or among all if it leaves none.
@@ -313,7 +369,7 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
         if (best.slack < INF) return best;
         for (int r = 0; r < n_; ++r)
             for (int c = 0; c < n_; ++c)
-                if (side[r >> 6] >> (r & 63) & (all_[c >> 6] & ~side[c >> 6]) >> (c & 63) & 1) consider(best, outward, r, c);
+                if (side[r >> 6] >> (r & 63) & ~side[c >> 6] >> (c & 63) & 1) consider(best, outward, r, c);
         return best;
     }
 
@@ -328,7 +384,7 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
     double pivot(const int e) {
         const std::int64_t supply = -flow_[e];
         const Set cut = side_of_[e];
-        const bool other_side = cut.size() * 2 > nodes_;  // the side with the last node is the smaller one
+        const bool other_side = cut.size() * 2 > n_;  // the side with the last node is the smaller one
         const bool outward = tails_.has(e) == other_side;
         const std::uint64_t turn = -std::uint64_t(other_side);
         alignas(32) std::uint64_t side[SIDE];
@@ -405,7 +461,7 @@ template <int WORDS, int V> class Cuts : Simplex<Cuts<WORDS, V>> {
         tails_.flip(e);
         leaving_[edge_[e].tail()].flip(e);
         leaving_[tail].flip(e);
-        edge_[e] = {(*rows_[true])[tail][head], {tail, head}};
+        edge_[e] = {length_of(true, tail, head), {tail, head}};
         if (std::fabs(p_[source_]) > 0.5 * net_.reach) centre();  // rough potentials are small numbers
         return step;
     }

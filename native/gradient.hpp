@@ -24,9 +24,11 @@ inline void gradients(const Backward& back) {
     const Job& job = *back.job;
     const int n = job.n;
     const std::size_t area = std::size_t(n) * n;
-    parallel_for(job.threads, int(job.graphs), [&](int g) {
-        if (job.offsets[g] == job.offsets[g + 1]) return;
-        const Prepared p = prepare(job, g, 1);
+    Crew crew(int(std::min<std::int64_t>(job.threads, job.graphs)), &job.stop);
+    crew.each(int(job.graphs), [&](int g) {
+        if (job.offsets[g] == job.offsets[g + 1] || job.stop.asked()) return;
+        Crew alone(1);
+        const Prepared p = prepare(job, g, alone);
         const Matrix &len = p.lengths, &d = p.distances;
         const double* measures = job.measures + g * area;
         double *to_lengths = back.lengths + g * area, *to_measures = back.measures + g * area;

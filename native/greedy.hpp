@@ -25,170 +25,142 @@ struct Branch {
     std::int32_t node, parent, outward;
 };
 
-struct Least {
-    int at;
-    double value;
-};
-
-// V: vectors of sixteen nodes.
-template <int V> class Greedy {
+// V: vectors of sixteen nodes. PART: of a network, with distances for edges.
+template <int V, bool PART> class Greedy {
   public:
-    explicit Greedy(const Network& net)
-        : net_(net), tree_(net.n), gives_(net.n), placed_(net.n), way_(net.n), sorted_(net.n), key_(16 * V, 32767), rank_(16 * V),
-          exact_(32 * V), rough_(32 * V) {}
+    explicit Greedy(const Network& net) : net_(net) { std::fill_n(key_, N, 32767); }
 
-    // The order of the nodes for these supplies.
+    // The order of the nodes for these supplies. The nodes of a part come in order.
     void order(const std::int64_t* supply) {
         const int n = net_.n;
-        std::int32_t* sorted = sorted_.data();
-        sort(supply, sorted);
         for (int v = 0; v < n; ++v) gives_[v] = supply[v] > 0;
-        int other = 1;  // the largest on the other side comes second, whatever its size; where all are zero, any one
-        while (other < n - 1 && gives_[sorted[other]] == gives_[sorted[0]]) ++other;
-        std::swap(sorted[1], sorted[other]);
-        gives_[sorted[1]] = !gives_[sorted[0]];
+        if constexpr (PART) {
+            for (int v = 0; v < n; ++v) sorted_[v] = rank_[v] = std::int16_t(v);
+        } else {
+            sort(supply);
+            int other = 1;  // the largest on the other side comes second, whatever its size; where all are zero, any one
+            while (other < n - 1 && gives_[sorted_[other]] == gives_[sorted_[0]]) ++other;
+            std::swap(sorted_[1], sorted_[other]);
+            std::swap(rank_[sorted_[1]], rank_[sorted_[other]]);
+        }
+        gives_[sorted_[1]] = !gives_[sorted_[0]];
     }
 
-    // The nodes that `grow_few` takes.
-    template <class Visit> void few(int count, Visit visit) const {
-        for (int k = 0; k < count; ++k) visit(sorted_[k]);
-        visit(net_.n - 1);
+    // Begin a tree with its root and `given`, an optimal tree of some nodes without the root: its edges may be any distances.
+    void begin(const std::vector<Branch>& given) {
+        const int root = sorted_[0], n = net_.n;
+        std::fill_n(placed_, N, 0);
+        std::fill_n(exact_[0], 2 * N, INF);
+        std::fill_n(rough_[0], 2 * N, std::int16_t(32767));
+        for (int w = 0; w < WORDS; ++w) waiting_[w] = n >= 64 * (w + 1) ? ~0ull : n > 64 * w ? (1ull << (n - 64 * w)) - 1 : 0;
+        first_ = 0;
+        p_[root] = 0;
+        tree_[0] = {0.0, root, root, 0};
+        count_ = 1;
+        mark(root);
+        note(root, gives_[root]);
+        for (const Branch& x : given)
+            if (!placed_[x.node]) walk(x.node, x.outward, x.parent);
+        for (const Branch& x : given)  // there a giver may bound a giver
+            for (const int out : {0, 1}) note(x.node, out);
     }
 
-    // The tree, parents before children, the root first; fills p. `given` is an optimal tree of some nodes to begin with, its
-    // root left out: its edges may be any distances.
-    const std::vector<Branch>& grow(const std::vector<Branch>& given, double* p) {
-        grow_on(given, net_.n, p, [&](int v, int out, int by) { walk(v, out, by, p); });
-        return tree_;
+    // The next node and what bounds it; false: there is none.
+    bool look() {
+        while (first_ < WORDS && !waiting_[first_]) ++first_;
+        if (first_ == WORDS) return false;
+        next_ = sorted_[64 * first_ + std::countr_zero(waiting_[first_])];
+        by_ = nearest_bound(next_);
+        return true;
     }
 
-    // The same for the first `count` nodes of the order and the last node, with distances for edges.
-    const std::vector<Branch>& grow_few(int count, double* p) {
-        const auto attach = [&](int v, int out, int by) { place(v, out, by, p); };
-        grow_on({}, count, p, attach);
-        const int last = net_.n - 1, out = gives_[last];
-        if (!placed_[last]) attach(last, out, nearest_bound(last).at);
-        return tree_;
+    // Place it, over essential edges.
+    void take() {
+        const int out = gives_[next_];
+        walk(next_, out, by_);
+        note(next_, out);
     }
 
-    int count() const { return count_; }  // of the nodes in the tree
+    int place_of(int k) const { return sorted_[k]; }  // the k-th node of the order
+    const Branch* tree() const { return tree_; }  // parents before children, the root first
+    int count() const { return count_; }          // of the nodes in the tree
+    const double* potentials() const { return p_; }
 
   private:
-    static constexpr int BLOCK = 4;
+    static constexpr int N = 16 * V, WORDS = (V + 3) / 4;
     const Network& net_;
-    int count_ = 0;
-    std::vector<Branch> tree_;
-    std::vector<std::int32_t> gives_, placed_, way_, sorted_;  // flags too: a char may alias anything
-    Row<std::int16_t> key_, rank_;
-    // What bounds: for takers, -p of the givers; then, for givers, p of the takers; else infinite. And in units of Network::rough.
-    Row<double> exact_;
-    Row<std::int16_t> rough_;
+    int count_ = 0, first_ = 0, next_ = 0, by_ = 0;
+    std::uint64_t waiting_[WORDS];  // places in the order of the nodes that are to come
+    // Arrays of a known size: whoever writes to one need not look up where the others are.
+    alignas(64) std::int16_t rough_[2][N];  // what bounds takers, -p of the givers, and what bounds givers, p of the takers, in units of
+    alignas(64) double exact_[2][N];        // Network::rough; and as it is. Else infinite.
+    alignas(64) std::int16_t key_[N], rank_[N];
+    std::int32_t gives_[N], placed_[N], way_[N], sorted_[N];  // flags too: a char may alias anything
+    double p_[N];
+    Branch tree_[N];
     static constexpr double SIGN[2] = {-1.0, 1.0};  // of takers and givers: as good as random, so nothing branches on it
 
-    void bound(int v, int out, const double* p) { exact_[(1 - out) * 16 * V + v] = -SIGN[out] * p[v]; }
+    void mark(int v) {
+        placed_[v] = 1;
+        waiting_[rank_[v] >> 6] &= ~(1ull << (rank_[v] & 63));
+    }
 
-    void note(int v, int out, const double* p) {
-        bound(v, out, p);
-        put(rough_.data() + (1 - out) * 16 * V, v, std::int16_t(std::lrint(-SIGN[out] * p[v] * net_.rough_scale)));
+    void note(int v, int out) {
+        const double bound = -SIGN[out] * p_[v];
+        exact_[1 - out][v] = bound;
+        put(rough_[1 - out], v, std::int16_t(std::lrint(bound * net_.rough_scale)));
     }
 
     // The first look is in 16 bits; where it leaves several, lengths and potentials decide.
-    Least nearest_bound(int v) const {
-        const int from = gives_[v] * 16 * V;
+    int nearest_bound(int v) const {
+        const int out = gives_[v];
         // a length and a potential, each off by half a unit, on both sides of a comparison: two units
-        const Hits<V> hits = nearest<V>(net_.rough_between.data() + v * 16 * V, rough_.data() + from, 2);
-        const double *d = net_.distances[v], *bounds = exact_.data() + from;
-        Least least{-1, INF};
+        const Hits<V> hits = nearest<V>(net_.template between<PART>() + v * N, rough_[out], 2);
         if (hits.single()) [[likely]]
-            return {hits.first(), d[hits.first()] + bounds[hits.first()]};
+            return hits.first();
+        const double* bounds = exact_[out];
+        int at = -1;
+        double least = INF;
         hits.each([&](int u) {
-            const double value = d[u] + bounds[u];
-            if (value < least.value) least = {u, value};
+            const double value = net_.template distance<PART>(v, u) + bounds[u];
+            at = value < least ? u : at;
+            least = value < least ? value : least;
         });
-        return least;
-    }
-
-    template <class Attach> void grow_on(const std::vector<Branch>& given, int count, double* p, Attach attach) {
-        const int root = sorted_[0];
-        std::fill(placed_.begin(), placed_.end(), 0);
-        std::fill(exact_.begin(), exact_.end(), INF);
-        std::fill(rough_.begin(), rough_.end(), std::int16_t(32767));
-        p[root] = 0;
-        placed_[root] = 1;
-        tree_[0] = {0.0, root, root, 0};
-        count_ = 1;
-        note(root, gives_[root], p);
-        for (const Branch& x : given)
-            if (!placed_[x.node]) attach(x.node, x.outward, x.parent);
-        for (const Branch& x : given)  // there a giver may bound a giver
-            for (const int out : {0, 1}) note(x.node, out, p);
-        rest(given.empty() ? 1 : 2, count, p, attach);
-    }
-
-    // The nodes `from` to `end` of the order, several at a time: each looks at what was placed before the block, then at the
-    // block.
-    template <class Attach> void rest(int from, int end, double* p, Attach attach) {
-        const std::int32_t *sorted = sorted_.data(), *gives = gives_.data(), *placed = placed_.data();
-        int block[BLOCK];
-        Least found[BLOCK];
-        for (int k = from; k < end;) {
-            int size = 0;
-            for (const int most = k == 1 ? 1 : BLOCK; k < end && size < most; ++k) {  // the second alone: it bounds the others
-                block[size] = sorted[k];
-                size += !placed[sorted[k]];
-            }
-            for (int b = 0; b < size; ++b) found[b] = nearest_bound(block[b]);
-            for (int b = 0; b < size; ++b) {
-                const int v = block[b], out = gives[v];
-                if (placed[v]) continue;
-                const double *d = net_.distances[v], *bounds = exact_.data() + out * 16 * V;
-                Least least = found[b];
-                for (int j = 0; j < b; ++j) {
-                    const int u = block[j];
-                    const double value = d[u] + bounds[u];
-                    least.at = value < least.value ? u : least.at;
-                    least.value = value < least.value ? value : least.value;
-                }
-                attach(v, out, least.at);
-                bound(v, out, p);
-            }
-            for (int b = 0; b < size; ++b) note(block[b], gives[block[b]], p);
-        }
+        return at;
     }
 
     // By decreasing |supply|, in classes of four or eight to a factor of two.
-    void sort(const std::int64_t* supply, std::int32_t* sorted) {
+    void sort(const std::int64_t* supply) {
         constexpr int CLASSES = V <= 8 ? 512 : 128, FINE = V <= 8 ? 20 : 21, NODES = 65536 / CLASSES;
-        static_assert(16 * V <= NODES);
+        static_assert(N <= NODES);
         const int n = net_.n;
-        std::int32_t largest = 0;
+        std::int32_t largest = 0, *sorted = sorted_;
         for (int v = 0; v < n; ++v) {
             sorted[v] = std::bit_cast<std::int32_t>(std::fabs(float(supply[v])));
             largest = std::max(largest, sorted[v]);
         }
         for (int v = 0; v < n; ++v) key_[v] = std::int16_t(std::min((largest - sorted[v]) >> FINE, CLASSES - 1) * NODES + v - 32768);
-        ranks<V>(key_.data(), n, rank_.data());
+        ranks<V>(key_, n, rank_);
         for (int v = 0; v < n; ++v) sorted[rank_[v]] = v;
     }
 
-    void place(int v, int out, int parent, double* p) {
-        const double length = net_.distances[v][parent];
-        placed_[v] = 1;
-        p[v] = p[parent] + SIGN[out] * length;
+    void place(int v, int out, int parent) {
+        const double length = net_.template distance<PART>(v, parent);
+        mark(v);
+        p_[v] = p_[parent] + SIGN[out] * length;
         tree_[count_++] = {length, v, parent, out};
     }
 
     // Along the shortest way to the node that bounds v, as far as it is new; its edges are essential.
-    void walk(int v, int out, int by, double* p) {
+    void walk(int v, int out, int by) {
+        if constexpr (PART) return place(v, out, by);
         const std::uint16_t* step = net_.step.data() + by;
-        const std::int32_t* placed = placed_.data();
-        std::int32_t* way = way_.data();
         const std::size_t n = std::size_t(net_.n);
         int a = v, fresh = 0;
-        for (; !placed[a]; a = step[a * n]) way[fresh++] = a;
+        for (; !placed_[a]; a = step[a * n]) way_[fresh++] = a;
         while (fresh) {
-            const int b = way[--fresh];
-            place(b, out, a, p);
+            const int b = way_[--fresh];
+            place(b, out, a);
             a = b;
         }
     }

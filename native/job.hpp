@@ -14,6 +14,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "stop.hpp"
+
 namespace geoattn {
 
 enum class Status : std::uint8_t {
@@ -49,7 +51,7 @@ struct Job {
     double* potentials = nullptr;      // (edges, n) or null: optimal potentials
 
     std::atomic<std::int64_t> done{0};
-    std::atomic<bool> stop{false};
+    Stop stop;
 };
 
 // Pull back: weights on dkappa of each pair become gradients of the lengths and of the measures.
@@ -65,7 +67,7 @@ struct Backward {
     void solve(Job& job);                                                                \
     void pull_back(const Backward& backward);                                            \
     void shortest_paths(double* distances, int n, bool directed, int threads,            \
-                        const std::atomic<bool>& stop);                                  \
+                        const Stop& stop);                                  \
     }
 GEOATTN_DECLARE(baseline)
 GEOATTN_DECLARE(v3)

@@ -21,13 +21,13 @@ struct Matrix {
 };
 
 // Floyd-Warshall in place, in float64 with no threshold: an edge of 1e-300 counts. Tiles keep large graphs in cache.
-inline void all_pairs(Matrix& d, bool directed, int threads, const std::atomic<bool>& stop) {
+inline void all_pairs(Matrix& d, bool directed, Crew& crew, const Stop& stop) {
     const int n = d.n;
     for (int i = 0; i < n; ++i) d[i][i] = 0;
     const int tile = n <= 512 ? n : 128, tiles = (n + tile - 1) / tile;
     // relax rows of tile I, columns of tile J, through the nodes of tile K
     auto relax_tile = [&](int I, int J, int K) {
-        if (stop.load(std::memory_order_relaxed)) return;
+        if (stop.asked()) return;
         const int j0 = J * tile, width = std::min(d.stride, j0 + tile) - j0;
         for (int k = K * tile; k < std::min(n, (K + 1) * tile); ++k)
             for (int i = I * tile; i < std::min(n, (I + 1) * tile); ++i)
@@ -36,13 +36,13 @@ inline void all_pairs(Matrix& d, bool directed, int threads, const std::atomic<b
     for (int K = 0; K < tiles; ++K) {
         relax_tile(K, K, K);
         if (tiles == 1) break;
-        parallel_for(threads, 2 * tiles, [&](int t) {
+        crew.each(2 * tiles, [&](int t) {
             const int other = t / 2;
             if (other == K) return;
             if (t % 2) relax_tile(K, other, K);
             else relax_tile(other, K, K);
         });
-        parallel_for(threads, tiles, [&](int I) {
+        crew.each(tiles, [&](int I) {
             if (I == K) return;
             for (int J = 0; J < tiles; ++J)
                 if (J != K) relax_tile(I, J, K);
@@ -64,11 +64,11 @@ struct ShortEdges {
 
     bool empty() const { return rest.empty(); }
 
-    void fill(const Row<float>& matrix, int n, int stride, int threads) {
+    void fill(const Row<float>& matrix, int n, int stride, Crew& crew) {
         lengths.resize(std::size_t(n) * WIDTH);
         columns.resize(std::size_t(n) * WIDTH);
         rest.resize(std::size_t(n) * BLOCKS);
-        parallel_for(threads, n, [&](int r) {
+        crew.each(n, [&](int r) {
             const float* row = &matrix[std::size_t(r) * stride];
             std::vector<std::int32_t> order(n);
             std::iota(order.begin(), order.end(), 0);
@@ -95,7 +95,8 @@ struct Network {
     Matrix out, in;    // lengths u -> v and v -> u; infinite: no edge. `in` is empty for an undirected graph
     Row<float> coarse_out, coarse_in;  // the same, rounded, for the first look of a search
     ShortEdges short_out, short_in;    // of long maps only
-    std::vector<int> members;          // members[k]: one original node of class k
+    std::vector<int> members;          // members[k]: one original node of class k; of a part of a network, a class of the whole
+    const Network* whole = nullptr;    // of a part: all its distances are edges
 
     const Matrix& rows(bool outward) const { return outward || !directed ? out : in; }
     const Row<float>& coarse(bool outward) const { return outward || !directed ? coarse_out : coarse_in; }
@@ -104,19 +105,24 @@ struct Network {
     // sum of a length and two of them overflows. What is no edge, or not across the cut, comes to more than ROUGH_NONE; a
     // length and two potentials, each off by half a unit, may hide an edge shorter by ROUGH_ERROR.
     static constexpr int ROUGH_REACH = 10000, ROUGH_ERROR = 3, ROUGH_NONE = 17000;
+    static constexpr int MOST_FEW = 65;
     int rough_stride = 0;  // 0: too many classes
     double rough_scale = 1;
     Row<std::int16_t> rough_out, rough_in;
     Row<std::int16_t> rough_between;  // of the distances; empty where `step` is
 
+    template <bool PART> const std::int16_t* between() const { return (PART ? rough_out : rough_between).data(); }
+    template <bool PART> double distance(int a, int b) const { return PART ? whole->distances[members[a]][members[b]] : distances[a][b]; }
+
     const std::int16_t* rough(bool outward) const { return (outward || !directed ? rough_out : rough_in).data(); }
 
     std::vector<std::uint16_t> step;  // step[v * n + u]: the class after v on a shortest way to u; empty where not known
-    bool few_first = false;           // a pair is solved on a few nodes first
+    bool warm = true;                 // a pair starts from the tree of the pair before it, not from one made for it
+    int few = 0;                      // on so many nodes a pair is solved first
 
     const ShortEdges& short_edges(bool outward) const { return outward || !directed ? short_out : short_in; }
 
-    void finish(double bound, int threads) {
+    void finish(double bound, Crew& crew) {
         stride = out.stride;
         reach = bound;
         scale = reach > 1e-300 ? 1 / reach : 1;
@@ -135,28 +141,29 @@ struct Network {
         };
         if (rough_stride) roughen(out, rough_out);
         if (!directed && rough_stride) {
-            find_steps(threads);
-            if (!step.empty()) roughen(distances, rough_between);
-            // Measured: fewer edges do not repay it.
-            few_first = !step.empty() && std::count_if(out.data.begin(), out.data.end(), [](double x) { return x < INF; }) >= 3000;
+            find_steps(crew);
+            warm = step.empty();
+            if (!warm) roughen(distances, rough_between);
+            const auto edges = std::count_if(out.data.begin(), out.data.end(), [](double x) { return x < INF; }) / 2;
+            if (!warm && edges >= (n <= 65 ? 1500 : 750)) few = std::min(n / 3, MOST_FEW);  // measured: fewer edges do not repay it
         }
         round(out, coarse_out);
         const bool many = n >= ShortEdges::FROM;
-        if (many) short_out.fill(coarse_out, n, stride, threads);
+        if (many) short_out.fill(coarse_out, n, stride, crew);
         if (!directed) return;
         in = Matrix(n);
         for (int u = 0; u < n; ++u)
             for (int v = 0; v < n; ++v) in[v][u] = out[u][v];
         if (rough_stride) roughen(in, rough_in);
         round(in, coarse_in);
-        if (many) short_in.fill(coarse_in, n, stride, threads);
+        if (many) short_in.fill(coarse_in, n, stride, crew);
     }
 
     // Each step comes nearer, so that every way ends. There are none where rounding hides that (an edge of 1e-20 on a way of 1).
-    void find_steps(int threads) {
+    void find_steps(Crew& crew) {
         step.resize(std::size_t(n) * n);
         std::atomic<bool> known{true};
-        parallel_for(n > 128 ? threads : 1, n, [&](int v) {
+        crew.each(n, [&](int v) {
             if (!known.load(std::memory_order_relaxed)) return;
             Row<double> best(stride, INF), to(stride, 0.0);
             const double* here = distances[v];

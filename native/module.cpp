@@ -5,11 +5,6 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <chrono>
-#include <condition_variable>
-#include <mutex>
-#include <thread>
-
 #include "job.hpp"
 #include "row_variance.hpp"
 
@@ -44,44 +39,25 @@ const bool V3 = has_v3();
 #define GEOATTN_CALL(call) geoattn::baseline::call
 #endif
 
-// Run `work` on a thread of its own; meanwhile look for signals and report progress ten times a second.
+// Run `work` without the GIL; about ten times a second look for signals and report progress.
 template <class Work> void supervise(Job& job, const nb::object& progress, Work work) {
-    std::mutex mutex;
-    std::condition_variable finished;
-    bool over = false, interrupted = false;
-    std::exception_ptr failure;
+    bool interrupted = false;
     {
         nb::gil_scoped_release release;
-        std::thread runner([&] {
-            try {
-                work();
-            } catch (...) {
-                failure = std::current_exception();
+        job.stop.look = [&] {
+            if (interrupted) return;
+            nb::gil_scoped_acquire acquire;
+            interrupted = PyErr_CheckSignals() != 0;
+            if (!interrupted && !progress.is_none()) {
+                PyObject* answer = PyObject_CallFunction(progress.ptr(), "L", static_cast<long long>(job.done.load()));
+                interrupted = !answer;
+                Py_XDECREF(answer);
             }
-            std::lock_guard lock(mutex);
-            over = true;
-            finished.notify_one();
-        });
-        std::unique_lock lock(mutex);
-        while (!finished.wait_for(lock, std::chrono::milliseconds(100), [&] { return over; })) {
-            lock.unlock();
-            {
-                nb::gil_scoped_acquire acquire;
-                if (!interrupted && PyErr_CheckSignals() != 0) interrupted = true;
-                if (!interrupted && !progress.is_none()) {
-                    PyObject* answer = PyObject_CallFunction(progress.ptr(), "L", static_cast<long long>(job.done.load()));
-                    if (answer) Py_DECREF(answer);
-                    else interrupted = true;
-                }
-                if (interrupted) job.stop = true;
-            }
-            lock.lock();
-        }
-        lock.unlock();
-        runner.join();
+            if (interrupted) job.stop.set();
+        };
+        work();
     }
     if (interrupted) throw nb::python_error();
-    if (failure) std::rethrow_exception(failure);
 }
 
 void fill(Job& job, const Array<const double, 3>& lengths, const Array<const double, 3>& measures,

@@ -20,8 +20,8 @@ inline int find(std::vector<int>& parent, int x) {
     return x;
 }
 
-inline Network build_network(const Prepared& p, const std::vector<int>& nodes, std::vector<int>& label, bool directed, int threads,
-                             const std::atomic<bool>& stop) {
+inline Network build_network(const Prepared& p, const std::vector<int>& nodes, std::vector<int>& label, bool directed, Crew& crew,
+                             const Stop& stop) {
     Network net;
     net.directed = directed;
     const Matrix& d = p.distances;
@@ -49,8 +49,8 @@ inline Network build_network(const Prepared& p, const std::vector<int>& nodes, s
     for (int a = 0; a < net.n; ++a)
         for (int b = 0; b < net.n; ++b)
             if (a != b) leave[a] = std::min(leave[a], between[a][b]), enter[a] = std::min(enter[a], back[a][b]);
-    parallel_for(net.n > 256 ? threads : 1, net.n, [&](int a) {
-        if (stop.load(std::memory_order_relaxed)) return;
+    crew.each(net.n, [&](int a) {
+        if (stop.asked()) return;
         for (int b = 0; b < net.n; ++b) {
             double& edge = net.out[a][b];
             if (!(edge < INF)) continue;
@@ -64,11 +64,11 @@ inline Network build_network(const Prepared& p, const std::vector<int>& nodes, s
             if (between[a][b] < INF) diameter = std::max(diameter, between[a][b]);
             else one_way = true;
     // Potentials follow the tree; only where every pair has a way back does the metric bound them.
-    net.finish(one_way ? diameter * net.n : diameter, threads);
+    net.finish(one_way ? diameter * net.n : diameter, crew);
     return net;
 }
 
-inline Prepared prepare(const Job& job, std::int64_t g, int threads) {
+inline Prepared prepare(const Job& job, std::int64_t g, Crew& crew) {
     const int n = job.n;
     const std::size_t area = std::size_t(n) * n;
     const double* lengths = job.lengths + g * area;
@@ -83,7 +83,7 @@ inline Prepared prepare(const Job& job, std::int64_t g, int threads) {
                 parent[find(parent, u)] = find(parent, v);
             }
     p.distances = p.lengths;
-    all_pairs(p.distances, job.directed, threads, job.stop);
+    all_pairs(p.distances, job.directed, crew, job.stop);
 
     p.part.assign(n, -1);
     p.label.assign(n, -1);
@@ -100,7 +100,7 @@ inline Prepared prepare(const Job& job, std::int64_t g, int threads) {
         const int id = p.part[job.pairs[2 * e]];
         if (p.network_of_part[id] >= 0) continue;
         p.network_of_part[id] = int(p.networks.size());
-        p.networks.push_back(build_network(p, parts[id], p.label, job.directed, threads, job.stop));
+        p.networks.push_back(build_network(p, parts[id], p.label, job.directed, crew, job.stop));
     }
     return p;
 }

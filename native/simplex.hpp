@@ -9,6 +9,13 @@ namespace geoattn::GEOATTN_ISA {
 
 enum class Outcome { optimal, unbounded, stalled, stopped };
 
+// What a pair asks for: the supplies from - to, and `idle` more from the source to the sink.
+template <class Mass> struct Supplies {
+    const Mass *from, *to;
+    int source, sink;
+    Mass idle;
+};
+
 struct Link {
     int parent;
     bool falls;  // the potential falls from the parent
@@ -64,7 +71,7 @@ template <class Solver> class Simplex {
   protected:
     bool restless_ = false;  // among ties: random choices leave every cycle
 
-    Outcome run(const Network& net, double negligible, const std::atomic<bool>& stop) {
+    Outcome run(const Network& net, double negligible, const Stop& stop) {
         Solver& solver = static_cast<Solver&>(*this);
         restless_ = false;
         random_ = SEED;  // no pair depends on another
@@ -82,7 +89,7 @@ template <class Solver> class Simplex {
             still = step > 1e-12 * net.reach ? 0 : still + 1;  // shorter steps are rounding: ties
             restless_ = still > 2 * net.n;
             if (pivots > limit) return Outcome::stalled;
-            if (pivots % 1024 == 1023 && stop.load(std::memory_order_relaxed)) return Outcome::stopped;
+            if (pivots % 1024 == 1023 && stop.asked()) return Outcome::stopped;
         }
     }
 

@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "lanes.hpp"
@@ -91,6 +92,18 @@ inline void put(std::int16_t* row, int k, std::int16_t x) {
     const __m256i lane = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(ONE + 16 - k % 16));
     __m256i* at = reinterpret_cast<__m256i*>(row + k / 16 * 16);
     _mm256_store_si256(at, _mm256_blendv_epi8(_mm256_load_si256(at), _mm256_set1_epi16(x), lane));
+}
+
+// plus[k] = scale * x[k], rounded, and minus[k] = -plus[k]; n is a multiple of eight.
+inline void round_all(const double* x, double scale, int n, std::int16_t* plus, std::int16_t* minus) {
+    const __m256d s = _mm256_set1_pd(scale);
+    for (int k = 0; k < n; k += 8) {
+        const __m128i low = _mm256_cvtpd_epi32(_mm256_mul_pd(_mm256_load_pd(x + k), s));
+        const __m128i high = _mm256_cvtpd_epi32(_mm256_mul_pd(_mm256_load_pd(x + k + 4), s));
+        const __m128i rounded = _mm_packs_epi32(low, high);
+        _mm_store_si128(reinterpret_cast<__m128i*>(plus + k), rounded);
+        _mm_store_si128(reinterpret_cast<__m128i*>(minus + k), _mm_sub_epi16(_mm_setzero_si128(), rounded));
+    }
 }
 
 // A set in registers, for operations on all of its words
@@ -256,6 +269,13 @@ template <int V, class Hit> inline Hits<V> hits_of(Hit hit) {
 }
 
 inline void put(std::int16_t* row, int k, std::int16_t x) { row[k] = x; }
+
+inline void round_all(const double* x, double scale, int n, std::int16_t* plus, std::int16_t* minus) {
+    for (int k = 0; k < n; ++k) {
+        plus[k] = std::int16_t(std::lrint(x[k] * scale));
+        minus[k] = std::int16_t(-plus[k]);
+    }
+}
 
 template <int V> inline Hits<V> nearest(const std::int16_t* x, const std::int16_t* y, std::int16_t error) {
     std::int16_t sum[16 * V], low = 32767;

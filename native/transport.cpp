@@ -136,23 +136,23 @@ struct Answer {
     double w1 = NAN, excess = NAN;  // excess: a bound of w1 - optimum
 };
 
+// The k-th pair of the solver's plan.
 template <class Solver, class Mass>
-Answer answer(Solver& solver, const Network& net, const Extent& extent, const Masses<Mass>& masses, int from, int to, int source,
-              int sink, double idle, const std::atomic<bool>& stop) {
-    const Mass *m = masses[from], *l = masses[to];
-    Answer result{solver.solve(m, l, source, sink, masses.idle, 4.0 * net.n, stop)};
+Answer answer(Solver& solver, int k, const Network& net, const Extent& extent, const Supplies<Mass>& supplies, double idle, double whole,
+              const Stop& stop) {
+    Answer result{solver.solve(supplies, k, 4.0 * net.n, stop)};
     if (result.outcome != Outcome::optimal) return result;
     Mass apart = 0;
-    for (int v = 0; v < net.n; ++v) apart += m[v] > l[v] ? m[v] - l[v] : Mass(0);
-    const double moved = idle * masses.whole + as_double(apart);
-    result.w1 = solver.cost() / masses.whole;
+    for (int v = 0; v < net.n; ++v) apart += supplies.from[v] > supplies.to[v] ? supplies.from[v] - supplies.to[v] : Mass(0);
+    const double moved = idle * whole + as_double(apart);
+    result.w1 = solver.cost() / whole;
     // Rounding may have put each class off by a unit, over the diameter at worst.
-    result.excess = (solver.excess(moved, extent.diameter) + extent.classes * extent.diameter) / masses.whole;
+    result.excess = (solver.excess(moved, extent.diameter) + extent.classes * extent.diameter) / whole;
     return result;
 }
 
 template <class Solver>
-void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, std::vector<Pair>& pairs, int threads) {
+void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, std::vector<Pair>& pairs, Crew& crew) {
     const Network& net = p.networks[p.network_of_part[id]];
     const int n = job.n;
     const double* measures = job.measures + g * std::size_t(n) * n;
@@ -167,6 +167,16 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, std::vector
     for (int x : named)
         for (int v = 0; v < n; ++v) leaves |= p.part[v] != id && measures[std::size_t(x) * n + v] > 0;
 
+    const auto stays_outside = [&](int x, int y) {
+        for (int v = 0; v < n; ++v)
+            if (p.part[v] != id && measures[std::size_t(x) * n + v] != measures[std::size_t(y) * n + v]) return false;
+        return true;
+    };
+    const auto supplies_of = [&](const auto& m, std::int64_t e) {
+        const int x = job.pairs[2 * e], y = job.pairs[2 * e + 1];
+        return Supplies{m[slot[x]], m[slot[y]], p.label[x], p.label[y], m.idle};
+    };
+
     const bool warm = net.step.empty();
     if (warm) sort_for_warm_starts(pairs, net, measures, n);
     // Enough chunks for all threads to end together; where a warm start begins must not depend on their number.
@@ -177,10 +187,10 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, std::vector
     if (warm && pairs.size() > chunk) {
         const std::int64_t e = pairs[0].edge;
         const int x = job.pairs[2 * e], y = job.pairs[2 * e + 1];
-        first.solve(masses[slot[x]], masses[slot[y]], p.label[x], p.label[y], masses.idle, 4.0 * net.n, job.stop);
+        first.solve({masses[slot[x]], masses[slot[y]], p.label[x], p.label[y], masses.idle}, 0, 4.0 * net.n, job.stop);
     }
     std::atomic<std::size_t> next{0};
-    parallel_for(threads, int(std::min<std::size_t>(chunks, std::size_t(std::max(1, threads)))), [&](int) {
+    crew.each(int(std::min(chunks, std::size_t(crew.size()))), [&](int) {
         std::optional<Solver> own;
         std::optional<Tree<Wide, Quad>> exact_tree;  // rare
         auto record = [&](const auto& t, std::int64_t e) {
@@ -192,54 +202,62 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, std::vector
             t.branches([&](int v, int parent, bool falls) { row[net.members[v]] = net.members[parent] * 2 + falls; });
         };
         for (std::size_t c; (c = next.fetch_add(1)) < chunks;) {
-            if (warm || !own) own.emplace(first);
+            if (warm) own.emplace(first);
+            else if (!own) own.emplace(net);
             Solver& solver = *own;
             exact_tree.reset();
-            for (std::size_t k = c * chunk; k < std::min(pairs.size(), (c + 1) * chunk); ++k) {
-                if (job.stop.load(std::memory_order_relaxed)) return;
-                const std::int64_t e = pairs[k].edge;
-                const int x = job.pairs[2 * e], y = job.pairs[2 * e + 1];
-                job.done.fetch_add(1, std::memory_order_relaxed);
-                bool stays = true;
-                for (int v = 0; leaves && v < n; ++v)
-                    stays &= p.part[v] == id || measures[std::size_t(x) * n + v] == measures[std::size_t(y) * n + v];
-                if (!stays) {
-                    job.status[e] = std::uint8_t(Status::unreachable);
-                    continue;
+            for (std::size_t k = c * chunk, end = std::min(pairs.size(), k + chunk); k < end;) {
+                std::int64_t edges[Solver::TOGETHER] = {};
+                Supplies<std::int64_t> supplies[Solver::TOGETHER] = {};
+                int count = 0;
+                for (; k < end && count < Solver::TOGETHER; ++k) {
+                    const std::int64_t e = edges[count] = pairs[k].edge;
+                    const int x = job.pairs[2 * e], y = job.pairs[2 * e + 1];
+                    if (leaves && !stays_outside(x, y)) {
+                        job.done.fetch_add(1, std::memory_order_relaxed);
+                        job.status[e] = std::uint8_t(Status::unreachable);
+                        continue;
+                    }
+                    supplies[count++] = supplies_of(masses, e);
                 }
-                auto ask = [&](auto& t, const auto& m, const Extent& extent) {
-                    return answer(t, net, extent, m, slot[x], slot[y], p.label[x], p.label[y], job.idle, job.stop);
-                };
-                Answer a = ask(solver, masses, {net.n, net.reach});
-                const double scale = std::max(job.denominator[e], a.w1);
-                const bool again = a.outcome == Outcome::stalled || (a.outcome == Outcome::optimal && !(a.excess <= GOOD_ENOUGH * scale));
-                if (again) {
-                    std::call_once(made, [&] { wide_masses.emplace(job, g, p, id, named, net.n); });
-                    if (!exact_tree) exact_tree.emplace(net);
-                    a = ask(*exact_tree, *wide_masses, extent_of(net, p, id, measures, x, y, n));
+                if (job.stop.asked()) return;
+                solver.plan(supplies, count, 4.0 * net.n, job.stop);
+                for (int q = 0; q < count; ++q) {
+                    if (job.stop.asked()) return;
+                    job.done.fetch_add(1, std::memory_order_relaxed);
+                    const std::int64_t e = edges[q];
+                    Answer a = answer(solver, q, net, {net.n, net.reach}, supplies[q], job.idle, masses.whole, job.stop);
+                    const double scale = std::max(job.denominator[e], a.w1);
+                    const bool again = a.outcome == Outcome::stalled || (a.outcome == Outcome::optimal && !(a.excess <= GOOD_ENOUGH * scale));
+                    if (again) {
+                        std::call_once(made, [&] { wide_masses.emplace(job, g, p, id, named, net.n); });
+                        if (!exact_tree) exact_tree.emplace(net);
+                        const Extent extent = extent_of(net, p, id, measures, job.pairs[2 * e], job.pairs[2 * e + 1], n);
+                        a = answer(*exact_tree, 0, net, extent, supplies_of(*wide_masses, e), job.idle, wide_masses->whole, job.stop);
+                    }
+                    if (a.outcome != Outcome::optimal) {
+                        job.status[e] = std::uint8_t(a.outcome == Outcome::unbounded ? Status::unreachable : Status::stalled);
+                        continue;
+                    }
+                    if (!(a.excess <= PROMISED * std::max(job.denominator[e], a.w1))) {
+                        job.status[e] = std::uint8_t(Status::uncertain);
+                        continue;
+                    }
+                    job.w1[e] = a.w1;
+                    job.gap[e] = a.excess / std::max(job.denominator[e], a.w1);
+                    job.status[e] = std::uint8_t(Status::solved);
+                    if (again) record(*exact_tree, e);
+                    else record(solver, e);
                 }
-                if (a.outcome != Outcome::optimal) {
-                    job.status[e] = std::uint8_t(a.outcome == Outcome::unbounded ? Status::unreachable : Status::stalled);
-                    continue;
-                }
-                if (!(a.excess <= PROMISED * std::max(job.denominator[e], a.w1))) {
-                    job.status[e] = std::uint8_t(Status::uncertain);
-                    continue;
-                }
-                job.w1[e] = a.w1;
-                job.gap[e] = a.excess / std::max(job.denominator[e], a.w1);
-                job.status[e] = std::uint8_t(Status::solved);
-                if (again) record(*exact_tree, e);
-                else record(solver, e);
             }
         }
     });
 }
 
-void solve_graph(Job& job, std::int64_t g, int threads) {
+void solve_graph(Job& job, std::int64_t g, Crew& crew) {
     if (job.offsets[g] == job.offsets[g + 1]) return;
-    const Prepared p = prepare(job, g, threads);
-    if (job.stop.load(std::memory_order_relaxed)) return;
+    const Prepared p = prepare(job, g, crew);
+    if (job.stop.asked()) return;
     std::vector<std::vector<Pair>> work(p.networks.size());
     for (std::int64_t e = job.offsets[g]; e < job.offsets[g + 1]; ++e) {
         const int x = job.pairs[2 * e], y = job.pairs[2 * e + 1];
@@ -261,7 +279,7 @@ void solve_graph(Job& job, std::int64_t g, int threads) {
     for (std::size_t id = 0; id < p.network_of_part.size(); ++id) {
         const int k = p.network_of_part[id];
         if (k < 0 || work[k].empty()) continue;
-        const auto solve = [&](auto part) { part(job, g, p, int(id), work[k], threads); };
+        const auto solve = [&](auto part) { part(job, g, p, int(id), work[k], crew); };
         switch (p.networks[k].rough_stride) {
             case 32: solve(solve_part<Cuts<1, 2>>); break;
             case 80: solve(solve_part<Cuts<1, 5>>); break;
@@ -277,19 +295,23 @@ void solve_graph(Job& job, std::int64_t g, int threads) {
 
 void solve(Job& job) {
     const bool by_graph = job.graphs >= 2 * job.threads || job.n < 48;
+    const std::int64_t useful = by_graph ? job.graphs : job.n > 128 ? job.threads : job.offsets[job.graphs] / 16;
+    Crew crew(int(std::min<std::int64_t>(job.threads, useful)), &job.stop);
     if (by_graph) {
-        parallel_for(job.threads, int(job.graphs), [&](int g) {
-            if (!job.stop.load(std::memory_order_relaxed)) solve_graph(job, g, 1);
+        crew.each(int(job.graphs), [&](int g) {
+            Crew alone(1);
+            if (!job.stop.asked()) solve_graph(job, g, alone);
         });
     } else {
-        for (std::int64_t g = 0; g < job.graphs && !job.stop.load(); ++g) solve_graph(job, g, job.threads);
+        for (std::int64_t g = 0; g < job.graphs && !job.stop.asked(); ++g) solve_graph(job, g, crew);
     }
 }
 
-void shortest_paths(double* distances, int n, bool directed, int threads, const std::atomic<bool>& stop) {
+void shortest_paths(double* distances, int n, bool directed, int threads, const Stop& stop) {
     Matrix d(n);
     for (int i = 0; i < n; ++i) std::copy(distances + std::size_t(i) * n, distances + std::size_t(i + 1) * n, d[i]);
-    all_pairs(d, directed, threads, stop);
+    Crew crew(n > 512 ? threads : 1, &stop);
+    all_pairs(d, directed, crew, stop);
     for (int i = 0; i < n; ++i) std::copy(d[i], d[i] + n, distances + std::size_t(i) * n);
 }
 

@@ -46,11 +46,12 @@ template <class Mass, class Real> class Tree : Simplex<Tree<Mass, Real>> {
         grow();
     }
 
-    // Solve for the supplies from - to (+ idle on the pair itself).
-    Outcome solve(const Mass* from, const Mass* to, int source, int sink, Mass idle, double negligible,
-                  const std::atomic<bool>& stop) {
-        reroot(source);
-        load(from, to, source, sink, idle);
+    static constexpr int TOGETHER = 1;                                                // see Cuts
+    void plan(const Supplies<Mass>*, int, double, const Stop&) {}  // starts from the pair before
+
+    Outcome solve(const Supplies<Mass>& s, int, double negligible, const Stop& stop) {
+        reroot(s.source);
+        load(s.from, s.to, s.source, s.sink, s.idle);
         return this->run(net_, negligible, stop);
     }
 
