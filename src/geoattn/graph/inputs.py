@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,11 +23,13 @@ _ROW_TOLERANCE = {"float16": 8 * 2.0**-10, "bfloat16": 8 * 2.0**-7, "float32": 1
 class Weights:
     """Checked weights of many graphs, still in the precision they came in; `chunk` gives them in float64.
 
-    ``flat`` is (g, n, n), ``valid`` is (g, n): True for a real token. ``shape`` is the batch shape in front.
+    ``flat`` is (g, n, n), ``valid`` is (g, n): True for a real token; ``padded``: whether any is not. ``shape`` is the
+    batch shape in front.
     """
 
     flat: Any
     valid: Bool[np.ndarray, "g n"]
+    padded: bool
     shape: tuple[int, ...]
     dtype: str
     convention: Convention
@@ -38,16 +42,21 @@ class Weights:
     def chunk(self, start: int, stop: int) -> Float[np.ndarray, "c n n"]:
         """Graphs start..stop in float64: padding removed, checked, rows of attention summing to one."""
         values = _to_float64(self.flat[start:stop])
-        valid = self.valid[start:stop]
-        both = valid[:, :, None] & valid[:, None, :]
-        values = np.where(both, values, 0.0)
+        if self.padded:
+            valid = self.valid[start:stop]
+            values = np.where(valid[:, :, None] & valid[:, None, :], values, 0.0)
+        else:
+            values = values.copy()  # in C order, and the caller's memory stays the caller's
         self._check(values, start)
+        sums = values.sum(axis=-1, keepdims=True) if self.convention.measure == "markov" else None
+        if sums is not None:
+            self._check_sums(sums[..., 0], start)
         if self.convention.heads == "mean" and values.shape[0]:
-            heads = self.flat.shape[0] // int(np.prod(self.shape, dtype=int))
+            heads = self.flat.shape[0] // math.prod(self.shape)
             values = values.reshape(-1, heads, self.n, self.n).mean(axis=1)
-        if self.convention.measure == "markov":
-            sums = values.sum(axis=-1, keepdims=True)
-            values = values / np.where(sums > 0, sums, 1.0)
+            sums = None if sums is None else values.sum(axis=-1, keepdims=True)
+        if sums is not None:
+            values /= np.where(sums > 0, sums, 1.0)
         return values
 
     def pull_back(
@@ -65,6 +74,8 @@ class Weights:
         return np.where(self.valid[:, :, None] & self.valid[:, None, :], gradient, 0.0)
 
     def _check(self, values: Float[np.ndarray, "c n n"], start: int) -> None:
+        if values.min(initial=0.0) >= 0 and values.max(initial=0.0) < np.inf:  # neither holds with a NaN
+            return
         finite = np.isfinite(values)
         if not finite.all():
             at = _first(~finite, start, self)
@@ -72,18 +83,17 @@ class Weights:
                 f"attention must be finite; got {values[~finite][0]} at {at}. Mask padded tokens with mask=, and look"
                 " for overflow in the model."
             )
-        if (values < 0).any():
-            raise GeoattnError(
-                f"weights must not be negative; got {values[values < 0][0]:.6g} at {_first(values < 0, start, self)}."
-                " Pass attention after the softmax, not logits."
-            )
-        if self.convention.measure != "markov":
-            return
-        off = np.where(self.valid[start : start + len(values)], np.abs(values.sum(axis=-1) - 1.0), 0.0)
+        raise GeoattnError(
+            f"weights must not be negative; got {values[values < 0][0]:.6g} at {_first(values < 0, start, self)}."
+            " Pass attention after the softmax, not logits."
+        )
+
+    def _check_sums(self, sums: Float[np.ndarray, "c n"], start: int) -> None:
+        off = np.where(self.valid[start : start + len(sums)], np.abs(sums - 1.0), 0.0)
         limit = _ROW_TOLERANCE[self.dtype]
         if (off > limit).any():
             worst = np.unravel_index(int(off.argmax()), off.shape)
-            total = values.sum(axis=-1)[worst]
+            total = sums[worst]
             raise GeoattnError(
                 f"rows of attention must sum to one within {limit:.1g} ({self.dtype}) for measure 'markov'; row"
                 f" {worst[1]} of {where(start + int(worst[0]), self)} sums to {total:.9g}. Normalise with"
@@ -119,13 +129,14 @@ def read_weights(attention: Any, convention: Convention, mask: Any = None) -> We
         if not (valid == valid[..., :1, :]).all():
             raise GeoattnError("mask differs between heads, which heads='mean' cannot average.")
         valid = valid.reshape(-1, n)
-    return Weights(array.reshape(-1, n, n), valid, shape, _dtype_name(array), convention)
+    padded = mask is not None and not valid.all()
+    return Weights(array.reshape(-1, n, n), valid, padded, shape, _dtype_name(array.dtype), convention)
 
 
 def _read_mask(mask: Any, batch: tuple[int, ...], n: int) -> Bool[np.ndarray, "g n"]:
     """(..., n) with leading axes that match those of the attention; missing middle axes (heads) are repeated."""
     if mask is None:
-        return np.ones((int(np.prod(batch, dtype=int)), n), dtype=bool)
+        return np.ones((math.prod(batch), n), dtype=bool)
     m = np.asarray(mask.detach().cpu().numpy() if hasattr(mask, "detach") else mask)
     if m.dtype != bool:
         if m.dtype.kind not in "iu" or not np.isin(m, (0, 1)).all():
@@ -178,8 +189,9 @@ def _as_array(x: Any) -> Any:
     return array
 
 
-def _dtype_name(array: Any) -> str:
-    name = str(array.dtype).removeprefix("torch.")
+@functools.cache  # to print a dtype takes longer than the other checks together
+def _dtype_name(dtype: Any) -> str:
+    name = str(dtype).removeprefix("torch.")
     return name if name in _ROW_TOLERANCE else "float64"
 
 
@@ -196,7 +208,7 @@ def _first(bad: np.ndarray, start: int, weights: Weights) -> str:
 
 def where(graph: int, weights: Weights) -> str:
     """Name a graph by its place in the batch: (layer, head) for two axes in front."""
-    heads = weights.flat.shape[0] // max(1, int(np.prod(weights.shape, dtype=int)))
+    heads = weights.flat.shape[0] // max(1, math.prod(weights.shape))
     shape = (*weights.shape, heads) if weights.convention.heads == "mean" else weights.shape
     if not shape:
         return "the graph"
