@@ -27,7 +27,10 @@ class Graphs:
     def edges(self) -> Bool[np.ndarray, "g n n"]:
         """Edges, each once: i < j, or all ordered pairs of a directed graph."""
         edge = np.isfinite(self.lengths)
-        return edge if self.convention.directed else np.triu(edge, 1)
+        if not self.convention.directed:
+            node = np.arange(edge.shape[-1])
+            edge &= node[:, None] < node
+        return edge
 
 
 def build_graphs(attention: Float[np.ndarray, "g n n"], convention: Convention) -> Graphs:

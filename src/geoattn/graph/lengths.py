@@ -27,7 +27,8 @@ def edge_weights(attention: Float[np.ndarray, "g n n"], convention: Convention) 
     a, t = attention, attention.swapaxes(-1, -2)
     rule = convention.direction
     if rule == "mean":
-        s = a / 2 + t / 2  # not (a + t) / 2, which can overflow
+        half = a / 2  # before the sum, which can overflow
+        s = half + half.swapaxes(-1, -2)
     elif rule == "max":
         s = np.maximum(a, t)
     elif rule == "min":
@@ -36,8 +37,8 @@ def edge_weights(attention: Float[np.ndarray, "g n n"], convention: Convention) 
         s = a * t
     else:
         s = a.copy()
-    n = s.shape[-1]
-    s[:, np.arange(n), np.arange(n)] = 0.0
+    node = np.arange(s.shape[-1])
+    s[:, node, node] = 0.0
     return s
 
 
@@ -68,12 +69,12 @@ def edge_lengths(weights: Float[np.ndarray, "g n n"], convention: Convention) ->
         elif kind == "1/w":
             length = 1.0 / weights
         elif kind == "-log w":
-            length = -np.log(weights)
+            length = 0.0 - np.log(weights)  # not -log, which is -0.0 for a weight of 1
         elif kind == "1-w":
             length = 1.0 - weights
         else:
             length = np.ones_like(weights)
-    length = np.where(edge, length, np.inf) + 0.0  # + 0.0 turns -0.0 into 0.0
+    length = np.where(edge, length, np.inf)
     if kind in ("-log w", "1-w") and (length < 0).any():
         # a weight may exceed 1 by the rounding of a row that was normalised
         if (length < -1e-12).any():
@@ -82,8 +83,9 @@ def edge_lengths(weights: Float[np.ndarray, "g n n"], convention: Convention) ->
                 f" ({_edge(_place(weights == weights.max()))}). Scale the weights, or take length 'w', '1/w' or 'hop'."
             )
         length = np.maximum(length, 0.0)
-    if (length[edge] > _LONGEST).any():
-        at = _place(edge & (length > _LONGEST))
+    too_long = edge & (length > _LONGEST)
+    if too_long.any():
+        at = _place(too_long)
         raise GeoattnError(
             f"length '{kind}' overflows for a weight of {weights[at]:.3g} ({_edge(at)}). Scale the weights."
         )

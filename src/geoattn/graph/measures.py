@@ -18,15 +18,14 @@ def node_measures(
 ) -> Float[np.ndarray, "g n n"]:
     """m_x in row x: alpha on x, the rest by the rule of the convention. A token with no neighbour keeps all."""
     alpha = convention.laziness
-    n = lengths.shape[-1]
     if convention.measure == "markov":
-        share = attention
+        share, divided = attention, False
     else:
-        share = _neighbour_shares(lengths, convention)[0]
+        share, inverse_total = _neighbour_shares(lengths, convention)
+        divided = inverse_total.all()  # each row by its positive sum: no need to look for tokens with no neighbour
     measures = (1 - alpha) * share
-    alone = share.sum(axis=-1) == 0
-    diagonal = np.arange(n)
-    measures[:, diagonal, diagonal] += np.where(alone, 1.0, alpha)
+    node = np.arange(lengths.shape[-1])
+    measures[:, node, node] += alpha if divided else np.where(share.sum(axis=-1) == 0, 1.0, alpha)
     return measures
 
 
@@ -37,7 +36,8 @@ def _neighbour_shares(
     if convention.measure == "uniform":
         return _even(lengths), np.zeros((*lengths.shape[:-1], 1))
     with np.errstate(over="ignore"):  # infinitely far: no share
-        decay = np.exp(-(lengths**convention.exponent))
+        decay = lengths**convention.exponent
+    np.exp(np.negative(decay, out=decay), out=decay)
     total = decay.sum(axis=-1, keepdims=True)
     far = total <= _EXPONENTIAL_FLOOR
     if not far.any():
