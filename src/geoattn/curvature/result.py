@@ -38,12 +38,13 @@ def why_degenerate(kappa: Float[np.ndarray, " e"], status: UInt8[np.ndarray, " e
     values = kappa[np.isfinite(kappa)]
     if len(values) < 3:
         return ""
-    floored = float(np.mean(status == Status.BELOW_FLOOR)) if convention.floor > 0 else 0.0
+    floored = float(np.count_nonzero(status == Status.BELOW_FLOOR.value) / len(status)) if convention.floor > 0 else 0.0
     if floored > 0.5:
         limit = f"{convention.floor:g}, where this convention sets curvature to 0"
         return f"{floored:.0%} of the edges are shorter than {limit}"
-    ordered = np.sort(values)  # np.quantile takes several times as long, which shows beside a small graph
-    low, middle, high = (_at(ordered, share) for share in (0.01, 0.5, 0.99))
+    if _wide(values):
+        return ""
+    low, middle, high = _quantiles(values, (0.01, 0.5, 0.99))
     if high - low >= _DEGENERATE_SPREAD:
         return ""
     spread = f"98% of the values lie within {high - low:.2g} of each other, around {middle:.4g}"
@@ -54,11 +55,23 @@ def why_degenerate(kappa: Float[np.ndarray, " e"], status: UInt8[np.ndarray, " e
     return spread
 
 
-def _at(ordered: Float[np.ndarray, " e"], share: float) -> float:
-    """The quantile, as np.quantile gives it."""
-    place = share * (len(ordered) - 1)
-    k = min(int(place), len(ordered) - 2)
-    return float(ordered[k] + (place - k) * (ordered[k + 1] - ordered[k]))
+def _wide(values: Float[np.ndarray, " e"]) -> bool:
+    """Whether more than 1% of the values exceed some value by more than the spread, and more than 1% fall short of it.
+
+    Then the quantiles are farther apart than the spread, and two counts have shown it in a small part of the time.
+    """
+    some = float(values[len(values) // 2])  # any will do; most lie well within a wide distribution
+    tail = 0.01 * (len(values) - 1) + 1  # one more, since a quantile may lie between two values
+    above, below = values > some + _DEGENERATE_SPREAD, values < some - _DEGENERATE_SPREAD
+    return bool(np.count_nonzero(above) > tail and np.count_nonzero(below) > tail)
+
+
+def _quantiles(values: Float[np.ndarray, " e"], shares: tuple[float, ...]) -> list[float]:
+    """As np.quantile gives them, which takes several times as long: that shows beside a small graph."""
+    places = [share * (len(values) - 1) for share in shares]
+    below = [min(int(place), len(values) - 2) for place in places]
+    ordered = np.partition(values, [*below, *(k + 1 for k in below)])
+    return [float(ordered[k] + (p - k) * (ordered[k + 1] - ordered[k])) for p, k in zip(places, below, strict=True)]
 
 
 @dataclass(frozen=True)
