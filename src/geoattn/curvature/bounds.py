@@ -10,7 +10,7 @@ from jaxtyping import Float, Int, UInt8
 
 from geoattn._version import __version__
 from geoattn.curvature.excess import Excess, MetricGraph, metric_graph
-from geoattn.curvature.layout import Count, Edges, lay_out, read_count, read_edges
+from geoattn.curvature.layout import Count, Edges, flat_places, lay_out, read_count, read_edges
 from geoattn.curvature.ollivier import choose_pairs, chunks
 from geoattn.curvature.transport import Status, solve_pairs
 from geoattn.curvature.w1_bounds import Kernels, w1_bounds
@@ -156,7 +156,7 @@ def curvature_bounds(
     graph_of, pairs_of, lower, upper, status = [], [], [], [], []
     edge_count = 0
     for first, graphs in chunks(weights):
-        pairs, offsets, available = choose_pairs(graphs, sample, seed, first)
+        _, pairs, offsets, available = choose_pairs(graphs, sample, seed, first)
         edge_count += available
         for g in range(len(offsets) - 1):
             mine = pairs[offsets[g] : offsets[g + 1]]
@@ -180,7 +180,7 @@ def curvature_bounds(
         "geoattn": __version__, "numpy": np.__version__,
     }  # fmt: skip
     return CurvatureBounds(
-        **lay_out(columns, graph, where, weights, dense=sample is None),
+        **lay_out(columns, flat_places(graph, where, weights.n), weights, dense=sample is None),
         convention=convention,
         edges=edge_count,
         settings=settings,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 else:
     Edges = Count = Any
 
-__all__ = ["Count", "Edges", "lay_out", "read_count", "read_edges"]
+__all__ = ["Count", "Edges", "flat_places", "lay_out", "read_count", "read_edges"]
 
 
 def read_count(name: str, value: Any, *, least: int, instead: str = "") -> int:
@@ -36,35 +37,36 @@ def read_edges(edges: Any) -> int | None:
 
 
 def lay_out(
-    columns: dict[str, np.ndarray],
-    graph: Int[np.ndarray, " e"],
-    pairs: Int[np.ndarray, "e 2"],
-    weights: Weights,
-    *,
-    dense: bool,
+    columns: dict[str, np.ndarray], places: Int[np.ndarray, " e"], weights: Weights, *, dense: bool
 ) -> dict[str, Any]:
     """The columns in the layout of `Curvature`, with ``shape`` and ``index``, as keywords for a result.
 
+    ``places`` says where each edge is in (graphs, n, n), flat.
     Dense: (..., n, n), each undirected edge in both triangles; floats are NaN elsewhere, ``status`` says why.
     Sampled: the columns as they are, and an index (e, batch axes + 2).
     """
     n, shape = weights.n, (*weights.shape, weights.n, weights.n)
     if not dense:
-        place = np.unravel_index(graph, weights.shape) if weights.shape else ()
-        return {**columns, "shape": shape, "index": np.stack([*place, *pairs.T], axis=1).astype(np.int64)}
-    count = int(np.prod(weights.shape, dtype=int))
-    valid = weights.valid.reshape(count, -1, n)[:, 0]
-    x, y = pairs.T.astype(np.int64)
+        return {**columns, "shape": shape, "index": np.stack(np.unravel_index(places, shape), axis=1)}
     # One look-up table, and each column is taken once: quicker than to put each into both triangles.
-    table = np.full(count * n * n, len(pairs), dtype=np.int64)
-    table[(graph * n + x) * n + y] = np.arange(len(pairs))
+    nowhere = len(places)
+    table = np.full(math.prod(shape), nowhere)
+    table[places] = np.arange(nowhere)
+    table = table.reshape(-1, n, n)
     if not weights.convention.directed:
-        table[(graph * n + y) * n + x] = np.arange(len(pairs))
+        table = np.minimum(table, table.swapaxes(-1, -2))
     arrays: dict[str, Any] = {}
     for name, values in columns.items():
-        array = np.append(values, values.dtype.type(Status.NO_EDGE) if name == "status" else np.nan)[table]
-        if name == "status" and not valid.all():
-            missing = ~(valid[:, :, None] & valid[:, None, :]).ravel()
-            array[missing & (table == len(pairs))] = Status.MISSING_TOKEN
-        arrays[name] = array.reshape(shape)
+        column = np.empty(nowhere + 1, dtype=values.dtype)
+        column[:-1], column[-1] = values, Status.NO_EDGE if name == "status" else np.nan
+        arrays[name] = column.take(table).reshape(shape)
+    if "status" in arrays and weights.padded:
+        valid = weights.valid.reshape(len(table), -1, n)[:, 0]
+        missing = ~(valid[:, :, None] & valid[:, None, :]) & (table == nowhere)
+        arrays["status"][missing.reshape(shape)] = Status.MISSING_TOKEN
     return {**arrays, "shape": shape, "index": None}
+
+
+def flat_places(graph: Int[np.ndarray, " e"], pairs: Int[np.ndarray, "e 2"], n: int) -> Int[np.ndarray, " e"]:
+    """Where the pairs of each graph are in (graphs, n, n), flat."""
+    return (graph * n + pairs[:, 0]) * n + pairs[:, 1]

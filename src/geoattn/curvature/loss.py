@@ -106,7 +106,7 @@ class _ExactCurvature(torch.autograd.Function):
         weights = read_weights(attention, convention, mask)
         rows = weights.chunk(0, len(weights.flat))
         graphs = build_graphs(rows, convention)
-        pairs, offsets, _ = choose_pairs(graphs, sample, seed, 0)
+        _, pairs, offsets, _ = choose_pairs(graphs, sample, seed, 0)
         solved = solve_pairs(graphs, pairs, offsets, threads=threads, trees=attention.requires_grad)
         kappa = solved.kappa
         ctx.kept = np.isfinite(kappa)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,7 @@ from geoattn._version import __version__
 from geoattn.curvature.complete import all_hops_one, total_variation
 from geoattn.curvature.layout import Count, Edges, lay_out, read_count, read_edges
 from geoattn.curvature.result import Curvature, why_degenerate
-from geoattn.curvature.transport import Transport, pairs_of, solve_pairs
+from geoattn.curvature.transport import Transport, pairs_at, solve_pairs
 from geoattn.errors import DegenerateCurvatureWarning, GeoattnError
 from geoattn.graph.build import Graphs, build_graphs
 from geoattn.graph.convention import Convention
@@ -95,13 +96,13 @@ def ollivier_ricci(
     places: list[np.ndarray] = []
     total, finished, edge_count = 0 if progress is None else _estimate(weights, sample), 0, 0
     for first, graphs in chunks(weights):
-        pairs, offsets, available = choose_pairs(graphs, sample, seed, first, wanted)
+        found, pairs, offsets, available = choose_pairs(graphs, sample, seed, first, wanted)
+        places.append(found + first * weights.n**2)
         report = None if progress is None else (lambda done, base=finished: progress(base + done, total))
         solved = _solve(graphs, pairs, offsets, threads, report)
         finished += len(pairs)
         edge_count += available
         parts.append(solved)
-        places.append(np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)) + first)
         if progress is not None:
             progress(finished, max(total, finished))
     settings = {
@@ -111,7 +112,7 @@ def ollivier_ricci(
         "geoattn": __version__, "numpy": np.__version__, "instruction_set": _native.instruction_set(),
     }  # fmt: skip
     columns = {
-        name: np.concatenate([getattr(part, source) for part in parts])
+        name: _joined([getattr(part, source) for part in parts])
         for name, source in {
             "kappa": "kappa",
             "w1": "net_w1",
@@ -120,8 +121,7 @@ def ollivier_ricci(
             "status": "status",
         }.items()
     }
-    pairs = np.concatenate([part.pairs for part in parts])
-    layout = lay_out(columns, np.concatenate(places), pairs, weights, dense=sample is None and wanted is None)
+    layout = lay_out(columns, _joined(places), weights, dense=sample is None and wanted is None)
     result = Curvature(**layout, convention=convention, edges=edge_count, settings=settings)
     if why := why_degenerate(columns["kappa"], columns["status"], convention):
         warnings.warn(
@@ -131,6 +131,10 @@ def ollivier_ricci(
             stacklevel=2,
         )
     return result
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _read_wanted(edges: Any) -> np.ndarray | None:
@@ -151,7 +155,7 @@ def _fit_wanted(wanted: np.ndarray, weights: Weights) -> np.ndarray:
 def chunks(weights: Weights) -> Any:
     """(index of the first graph, graphs) in pieces that keep memory small."""
     per_graph = weights.n**2 * 8
-    heads = weights.flat.shape[0] // max(1, int(np.prod(weights.shape, dtype=int)))
+    heads = weights.flat.shape[0] // max(1, math.prod(weights.shape))
     group = heads if weights.convention.heads == "mean" else 1
     step = max(1, _CHUNK_BYTES // (per_graph * group)) * group
     for start in range(0, weights.flat.shape[0], step):
@@ -170,10 +174,13 @@ def chunks(weights: Weights) -> Any:
 
 def choose_pairs(
     graphs: Graphs, sample: int | None, seed: int, first: int, wanted: np.ndarray | None = None
-) -> tuple[Int[np.ndarray, "e 2"], Int[np.ndarray, " g1"], int]:
-    """All edges, `sample` of each graph, or the wanted ones: the draw depends on seed and place of the graph alone."""
+) -> tuple[Int[np.ndarray, " e"], Int[np.ndarray, "e 2"], Int[np.ndarray, " g1"], int]:
+    """All edges, `sample` of each graph, or the wanted ones: the draw depends on seed and place of the graph alone.
+
+    Returns flat places in (g, n, n), pairs, offsets of the graphs among them, and how many edges there are in all.
+    """
     chosen = graphs.edges
-    available = int(chosen.sum())
+    available = int(np.count_nonzero(chosen))
     if wanted is not None:
         chosen &= wanted[first : first + len(chosen)]
     if sample is not None:
@@ -183,7 +190,8 @@ def choose_pairs(
                 keep = np.random.default_rng([seed, first + g]).choice(places, sample, replace=False)
                 chosen[g] = False
                 chosen[g].ravel()[keep] = True
-    return *pairs_of(chosen), available
+    places = np.flatnonzero(chosen)
+    return places, *pairs_at(places, *chosen.shape[:2]), available
 
 
 def _estimate(weights: Weights, sample: int | None) -> int:

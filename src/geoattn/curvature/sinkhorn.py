@@ -13,7 +13,7 @@ from torch import Tensor
 from geoattn._version import __version__
 from geoattn.curvature.entropic import EntropicTransport
 from geoattn.curvature.excess import MetricGraph, metric_graph
-from geoattn.curvature.layout import Count, Edges, lay_out, read_count, read_edges
+from geoattn.curvature.layout import Count, Edges, flat_places, lay_out, read_count, read_edges
 from geoattn.curvature.ollivier import choose_pairs, chunks
 from geoattn.curvature.transport import Status, solve_pairs
 from geoattn.errors import GeoattnError
@@ -175,7 +175,7 @@ def sinkhorn_ricci(
     parts: list[dict[str, np.ndarray]] = []
     edge_count = 0
     for first, graphs in chunks(weights):
-        pairs, offsets, available = choose_pairs(graphs, sample, seed, first)
+        _, pairs, offsets, available = choose_pairs(graphs, sample, seed, first)
         edge_count += available
         for g in range(len(offsets) - 1):
             mine = pairs[offsets[g] : offsets[g + 1]]
@@ -193,7 +193,7 @@ def sinkhorn_ricci(
         "geoattn": __version__, "torch": torch.__version__,
     }  # fmt: skip
     return SinkhornCurvature(
-        **lay_out(columns, graph, where, weights, dense=sample is None),
+        **lay_out(columns, flat_places(graph, where, weights.n), weights, dense=sample is None),
         convention=convention,
         error=_compare_with_exact(weights, graph, where, columns["kappa"], columns["status"], check, seed),
         unconverged=int((columns["status"] == Status.STALLED).sum()),

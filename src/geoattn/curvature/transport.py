@@ -13,7 +13,7 @@ from geoattn import _native
 from geoattn.graph.build import Graphs
 from geoattn.graph.shortest_paths import default_threads
 
-__all__ = ["Status", "Transport", "pairs_of", "solve_pairs"]
+__all__ = ["Status", "Transport", "pairs_at", "pairs_of", "solve_pairs"]
 
 # Lin-Lu-Yau: with this much extra mass on the pair itself, more than twice what the measures move, every optimal
 # potential falls by d(x, y) from x to y, so the last linear piece of alpha -> W1 is reached exactly.
@@ -71,23 +71,29 @@ class Transport:
     @property
     def kappa(self) -> Float[np.ndarray, " e"]:
         """1 - W1 / D (Lin-Lu-Yau: the idle mass taken out), 0 below the floor, NaN where there is no value."""
-        kappa = 1.0 + self.idle - self.w1 / np.where(self.denominator > 0, self.denominator, np.nan)
-        kappa[self.status == Status.BELOW_FLOOR] = 0.0
+        kappa = 1.0 + self.idle - self.w1 / self.denominator  # W1 is NaN wherever the denominator is 0
+        kappa[self.status == Status.BELOW_FLOOR.value] = 0.0
         return kappa
 
     @property
     def net_w1(self) -> Float[np.ndarray, " e"]:
         """W1 between the measures; in the Lin-Lu-Yau limit the cost of the moves that the idle mass allows."""
-        return self.w1 - self.idle * self.distance
+        return self.w1 - self.idle * self.distance if self.idle else self.w1
 
 
 def pairs_of(chosen: np.ndarray) -> tuple[Int[np.ndarray, "e 2"], Int[np.ndarray, " g1"]]:
     """Pairs and offsets of a boolean (g, n, n) array, in the order of its entries."""
-    graphs, n, _ = chosen.shape
-    places = np.flatnonzero(chosen)  # flat: quicker than three indices
+    return pairs_at(np.flatnonzero(chosen), *chosen.shape[:2])
+
+
+def pairs_at(
+    places: Int[np.ndarray, " e"], graphs: int, n: int
+) -> tuple[Int[np.ndarray, "e 2"], Int[np.ndarray, " g1"]]:
+    """Pairs and offsets of ascending flat places in (g, n, n)."""
     offsets = np.searchsorted(places, np.arange(graphs + 1) * (n * n))
     pairs = np.empty((len(places), 2), dtype=np.int32)
-    pairs[:, 0], pairs[:, 1] = places // n % n, places % n
+    rows = places // n  # x = rows % n and y = places % n, but NumPy takes longer for % than for all of this
+    pairs[:, 0], pairs[:, 1] = rows - rows // n * n, places - rows * n
     return pairs, offsets
 
 
@@ -107,7 +113,7 @@ def solve_pairs(
     w1, denominator, distance, gap = (np.full(count, np.nan) for _ in range(4))
     result = Transport(
         pairs, offsets, w1, denominator, distance, gap,
-        np.full(count, Status.STALLED, dtype=np.uint8),
+        np.full(count, Status.STALLED.value, dtype=np.uint8),
         np.empty((count, n), dtype=np.int32) if trees else None,
         np.full((count, n), np.nan) if potentials else None,
         IDLE_MASS if convention.alpha == "limit" else 0.0,
