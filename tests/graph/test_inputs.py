@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -23,6 +26,16 @@ def rows_of(attention: object, convention: Convention = MARKOV, mask: object = N
 
 
 # ---- forms of the same numbers
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor])
+def test_rows_are_a_copy_in_c_order(kind: Callable[[np.ndarray], Any]):
+    """A loss keeps them until its backward, and the caller may write to the attention before that."""
+    a = draw("softmax-1", 6, 2)
+    for form in (kind(a), kind(a.swapaxes(-1, -2))):
+        rows = rows_of(form, GRC)
+        assert rows.flags.c_contiguous
+        assert not np.shares_memory(rows, np.asarray(form))
 
 
 def test_every_form_gives_the_same_numbers():
