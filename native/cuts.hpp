@@ -7,7 +7,7 @@
 // The side that a slot keeps is the one without the last node, which therefore needs no bit: a class token and 64 patches
 // are one word.
 #pragma once
-#include <memory>
+#include <deque>
 
 #include "greedy.hpp"
 #include "simplex.hpp"
@@ -17,23 +17,47 @@ namespace geoattn::GEOATTN_ISA {
 
 template <int WORDS, int V, bool PART = false> class Cuts;
 
-// The part of a network that a pair is solved on first, in small matrices of its own.
+// The part of a network that a pair is solved on first, in small matrices of its own: the nodes at which the measures differ
+// most, on the distances between them. Its optimal tree leaves half of the long pivots of the whole, and its own are short.
 template <int WORDS, int V> struct FewNodes {
     Network net;
     Cuts<WORDS, V, true> solver;
     Row<std::int64_t> supply, nothing;
+    std::vector<std::int16_t> number;  // of a class of the whole network, -1 if it is not in the part
 
-    explicit FewNodes(const Network& whole) : net(part_of(whole)), solver(net), supply(net.n), nothing(net.n, 0) {}
+    explicit FewNodes(const Network& whole) : net(part_of(whole)), solver(net), supply(net.n), nothing(net.n, 0), number(whole.n) {}
 
-    // The first nodes of an order.
+    // The first nodes of an order. What the others give or take, or half of it, is left to the nearest of them: without it the
+    // pivots of the whole are a third more, and longer. The root takes what is missing in the balance.
     template <class Order> void choose(const Network& whole, const Order& order, const std::int64_t* supplies) {
+        std::fill(number.begin(), number.end(), std::int16_t(-1));
+        int* members = net.members.data();
         for (int a = 0; a < net.n; ++a) {
-            const int v = net.members[a] = order.place_of(a);
+            const int v = members[a] = order.place_of(a);
+            number[v] = std::int16_t(a);
             supply[a] = supplies[v];
             const std::int16_t* row = whole.rough_between.data() + v * whole.rough_stride;
             std::int16_t *own = net.rough_out.data() + a * 16 * V, *column = net.rough_out.data() + a;
-            for (int b = 0; b < a; ++b) own[b] = column[b * 16 * V] = row[net.members[b]];
+            for (int b = 0; b < a; ++b) own[b] = column[b * 16 * V] = row[members[b]];
         }
+        for (int k = whole.near.empty() ? whole.n : net.n; k < whole.n; ++k) {
+            const int v = order.place_of(k);
+            const std::uint16_t* near = &whole.near[std::size_t(v) * Network::NEAR];
+            int nearest = -1;
+            for (int i = Network::NEAR - 1; i >= 0; --i) nearest = number[near[i]] >= 0 ? number[near[i]] : nearest;
+            if (nearest >= 0) supply[nearest] += supplies[v] >> whole.halved;
+        }
+        solver.begin(supplies_of());
+    }
+
+    Supplies<std::int64_t> supplies_of() const { return {supply.data(), nothing.data(), 0, 0, 0}; }
+
+    // From the tree that has grown; its optimal tree, parents first, in names of the whole.
+    void solve(std::vector<Branch>& tree, double negligible, const Stop& stop) {
+        if (solver.solve(supplies_of(), 0, negligible, stop) != Outcome::optimal) return;
+        solver.from_root([&](double length, int node, int parent, bool out) {
+            tree.push_back({length, net.members[node], net.members[parent], out});
+        });
     }
 
     static Network part_of(const Network& whole) {
@@ -53,6 +77,7 @@ template <int WORDS, int V> struct FewNodes {
 // V: vectors of sixteen columns. PART: on a few nodes of a network.
 template <int WORDS, int V, bool PART> class Cuts : Simplex<Cuts<WORDS, V, PART>> {
     friend class Simplex<Cuts>;
+    template <int, int, bool> friend class Cuts;
 
   public:
     explicit Cuts(const Network& network)
@@ -63,27 +88,34 @@ template <int WORDS, int V, bool PART> class Cuts : Simplex<Cuts<WORDS, V, PART>
         for (int size = 1; size < n_; ++size) weight_[size] = -float(cut_weight(size, n_));
         for (int v = 0; v < n_; ++v) all_[v >> 6] |= 1ull << (v & 63);
         if (net_.warm) plant(feasible_tree<double>(net_));
+        for (int k = 0; k < TOGETHER && net_.few; ++k) few_.emplace_back(net_);
     }
 
-    // The trees that pairs start from grow in turns, a node of each: of one alone the processor would wait for every node.
-    static constexpr int TOGETHER = V <= 5 ? 4 : 2;
+    static constexpr int TOGETHER = V <= 5 ? 4 : 2;  // pairs whose trees grow in turns
 
     void plan(const Supplies<std::int64_t>* supplies, int count, double negligible, const Stop& stop) {
         if (net_.warm) return;
         for (int k = 0; k < count; ++k) {
             read(supplies[k]);
             greedy_[k].order(supply_.data());
+            if constexpr (!PART)
+                if (net_.few) few_[k].choose(net_, greedy_[k], supply_.data());
+        }
+        if constexpr (!PART)
+            if (net_.few) grow_in_turns<TOGETHER>(count, [&](int k) -> auto& { return few_[k].solver.greedy_[0]; });
+        for (int k = 0; k < count; ++k) {
             given_.clear();
-            if (net_.few) solve_few(greedy_[k], negligible, stop);
+            if constexpr (!PART)
+                if (net_.few) few_[k].solve(given_, negligible, stop);
             greedy_[k].begin(given_);
         }
-        for (bool more = true; more;) {
-            bool found[TOGETHER];
-            more = false;
-            for (int k = 0; k < count; ++k) more |= found[k] = greedy_[k].look();
-            for (int k = 0; k < count; ++k)
-                if (found[k]) greedy_[k].take();
-        }
+        grow_in_turns<TOGETHER>(count, [&](int k) -> auto& { return greedy_[k]; });
+    }
+
+    void begin(const Supplies<std::int64_t>& supplies) {  // of a part: its tree grows with others
+        read(supplies);
+        greedy_[0].order(supply_.data());
+        greedy_[0].begin({});
     }
 
     // The k-th pair of the plan.
@@ -167,8 +199,7 @@ template <int WORDS, int V, bool PART> class Cuts : Simplex<Cuts<WORDS, V, PART>
     std::vector<std::int32_t> list_, order_;
     std::vector<Greedy<V, PART>> greedy_;          // of the pairs of the plan
     std::vector<Branch> given_;              // what `solve_few` found
-    using Few = FewNodes<1, V <= 5 ? 2 : 5>;
-    std::shared_ptr<Few> few_;  // never shared: only solvers with warm starts are copied, and they have none
+    std::deque<FewNodes<1, V <= 5 ? 2 : 5>> few_;  // for them: they stay where they are
     Row<Set> below_;                   // of a node of a new tree: those of its branch, without the last one
     Row<std::int64_t> gathered_;       // supplies of branches
     std::int32_t most_ = 0;            // the largest urgency
@@ -308,21 +339,6 @@ template <int WORDS, int V, bool PART> class Cuts : Simplex<Cuts<WORDS, V, PART>
         }
         for (int w = 0; w < WORDS; ++w) tails_.word[w] = outward.word[w] ^ with_last.word[w];
         most_ = largest<SLOTS>(urgency_.data(), Set{}.word);
-    }
-
-    // The nodes at which the measures differ most alone, on the distances between them; the root takes what is missing in the
-    // balance. Their optimal tree leaves half of the long pivots, and its own are short.
-    void solve_few(const Greedy<V, PART>& greedy, double negligible, const Stop& stop) {
-        if constexpr (!PART && V > 2) {
-            if (!few_) few_ = std::make_shared<Few>(net_);
-            few_->choose(net_, greedy, supply_.data());
-            const Supplies<std::int64_t> supplies{few_->supply.data(), few_->nothing.data(), 0, 0, 0};
-            few_->solver.plan(&supplies, 1, negligible, stop);
-            if (few_->solver.solve(supplies, 0, negligible, stop) != Outcome::optimal) return;
-            few_->solver.from_root([&](double length, int node, int parent, bool out) {
-                given_.push_back({length, few_->net.members[node], few_->net.members[parent], out});
-            });
-        }
     }
 
     void centre() {

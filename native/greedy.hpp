@@ -61,8 +61,11 @@ template <int V, bool PART> class Greedy {
         note(root, gives_[root]);
         for (const Branch& x : given)
             if (!placed_[x.node]) walk(x.node, x.outward, x.parent);
-        for (const Branch& x : given)  // there a giver may bound a giver
-            for (const int out : {0, 1}) note(x.node, out);
+        for (const Branch& x : given) {  // there a giver may bound a giver
+            const int v = x.node, rounded = int(std::lrint(p_[v] * net_.rough_scale));
+            exact_[0][v] = -p_[v], exact_[1][v] = p_[v];
+            rough_[0][v] = std::int16_t(-rounded), rough_[1][v] = std::int16_t(rounded);
+        }
     }
 
     // The next node and what bounds it; false: there is none.
@@ -165,5 +168,16 @@ template <int V, bool PART> class Greedy {
         }
     }
 };
+
+// Trees that have begun, a node of each in turns: of one alone the processor would wait for every node.
+template <int MOST, class GreedyOf> void grow_in_turns(int count, GreedyOf greedy_of) {
+    for (bool more = true; more;) {
+        bool found[MOST];
+        more = false;
+        for (int k = 0; k < count; ++k) more |= found[k] = greedy_of(k).look();
+        for (int k = 0; k < count; ++k)
+            if (found[k]) greedy_of(k).take();
+    }
+}
 
 }  // namespace geoattn::GEOATTN_ISA

@@ -119,6 +119,9 @@ struct Network {
     std::vector<std::uint16_t> step;  // step[v * n + u]: the class after v on a shortest way to u; empty where not known
     bool warm = true;                 // a pair starts from the tree of the pair before it, not from one made for it
     int few = 0;                      // on so many nodes a pair is solved first
+    static constexpr int NEAR = 8;
+    std::vector<std::uint16_t> near;  // near[v * NEAR + k]: the k-th nearest class to v; empty where it does not pay
+    bool halved = false;              // many edges are essential: what is near is not that near
 
     const ShortEdges& short_edges(bool outward) const { return outward || !directed ? short_out : short_in; }
 
@@ -145,7 +148,10 @@ struct Network {
             warm = step.empty();
             if (!warm) roughen(distances, rough_between);
             const auto edges = std::count_if(out.data.begin(), out.data.end(), [](double x) { return x < INF; }) / 2;
-            if (!warm && edges >= (n <= 65 ? 1500 : 750)) few = std::min(n / 3, MOST_FEW);  // measured: fewer edges do not repay it
+            // Measured: fewer edges do not repay it.
+            if (!warm && edges >= (n <= 65 ? 1500 : 500)) few = std::min(n / (edges < 8 * n ? 5 : 3), MOST_FEW);
+            if (few && n > 65) find_near(crew);
+            halved = edges * 8 >= std::int64_t(n) * n;
         }
         round(out, coarse_out);
         const bool many = n >= ShortEdges::FROM;
@@ -157,6 +163,18 @@ struct Network {
         if (rough_stride) roughen(in, rough_in);
         round(in, coarse_in);
         if (many) short_in.fill(coarse_in, n, stride, crew);
+    }
+
+    void find_near(Crew& crew) {
+        near.resize(std::size_t(n) * NEAR);
+        crew.each(n, [&](int v) {
+            const std::int16_t* row = rough_between.data() + v * rough_stride;
+            std::vector<std::uint16_t> others;
+            for (int u = 0; u < n; ++u)
+                if (u != v) others.push_back(std::uint16_t(u));
+            std::partial_sort_copy(others.begin(), others.end(), &near[std::size_t(v) * NEAR], &near[std::size_t(v) * NEAR] + NEAR,
+                                   [&](int a, int b) { return row[a] < row[b]; });
+        });
     }
 
     // Each step comes nearer, so that every way ends. There are none where rounding hides that (an edge of 1e-20 on a way of 1).
