@@ -19,6 +19,7 @@ from torch.overrides import (
 )
 
 from geoattn.capture.compiling import plain_python
+from geoattn.capture.own_code import fused_or_none
 from geoattn.capture.quiet import is_plain, only_calls_others
 from geoattn.errors import GeoattnError
 
@@ -33,7 +34,8 @@ class Frame(NamedTuple):
     """One running module: its name, and the arguments of its forward.
 
     ``spots`` are (name, position) of the positional parameters, ``heads`` is what it calls its number of heads,
-    ``chosen`` says whether its attention is wanted, ``on`` whether the mode is on in its own code.
+    ``chosen`` says whether its attention is wanted, ``on`` whether the mode is on in its own code, ``by_name`` whether
+    its attention is seen by name instead.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Frame(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     on: bool
+    by_name: bool
 
 
 class ModuleStack:
@@ -51,7 +54,8 @@ class ModuleStack:
 
     Hooks of this model only, not global ones: those make torch.compile warn, and would run for other models too.
     Functions are slower under a mode, so it is off outside of the model (an optimiser calls thousands), in modules
-    that only call others and add up, and in groups of plain torch layers. Single plain layers get no hooks.
+    that only call others and add up, and in groups of plain torch layers. Single plain layers get no hooks. Where a
+    module makes fused attention or none, ``by_name`` (a `FusedByName`) sees it, and the mode is off too.
     """
 
     def __init__(
@@ -60,6 +64,7 @@ class ModuleStack:
         frames: list[Frame],
         chosen: Callable[[str], bool],
         mode: TorchFunctionMode,
+        by_name: Any,
         is_following: Callable[[], bool],
         on_leave: Callable[[], None],
     ) -> None:
@@ -67,6 +72,7 @@ class ModuleStack:
         self._model = model
         self._chosen = chosen
         self._mode = mode
+        self._by_name = by_name
         self._is_following = is_following
         self._on_leave = on_leave
         self._handles: list[Any] = []
@@ -98,6 +104,7 @@ class ModuleStack:
             handle.remove()
         self._handles.clear()
         self.frames.clear()
+        self._by_name.end()
         above = []
         while self._mode in _get_current_function_mode_stack():
             mode = _pop_mode()
@@ -111,17 +118,19 @@ class ModuleStack:
     def _hooks(self, name: str, module: nn.Module) -> tuple[Any, Any]:
         spots, heads, quiet = _spots(module), _heads(module), only_calls_others(module)
         batch_first, chosen = bool(getattr(module, "batch_first", True)), self._chosen(name)
-        frames, mode, on_leave = self.frames, self._mode, self._on_leave
+        frames, mode, on_leave, names = self.frames, self._mode, self._on_leave, self._by_name
+        fused = fused_or_none(module)
 
         @plain_python
         def enter(_module, args, kwargs):
-            on = True
+            on, by_name = True, False
+            before = bool(frames) and frames[-1].on
             if not torch.compiler.is_compiling():
                 if in_backward():
                     return
                 self._stay_in_thread(name)
-                on = not quiet
-            before = bool(frames) and frames[-1].on
+                by_name = fused and names.begin(name, args, kwargs, int(before))
+                on = not quiet and not by_name
             if on and not before:
                 _push_mode(mode)
             elif before and not on:
@@ -129,13 +138,15 @@ class ModuleStack:
                     _pop_mode()
                 else:
                     on = True  # another mode lies above
-            frames.append(Frame(name, spots, heads, batch_first, chosen, args, kwargs, on))
+            frames.append(Frame(name, spots, heads, batch_first, chosen, args, kwargs, on, by_name))
 
         @plain_python
         def leave(_module, _args, _output):
             if not torch.compiler.is_compiling() and (in_backward() or self._thread != get_ident()):
                 return
             was = bool(frames) and frames[-1].on
+            if fused and not torch.compiler.is_compiling():
+                names.end()
             while frames:  # an exception, or a capture entered in mid-forward, may leave the stack uneven
                 if frames[-1].name == name:
                     frames.pop()

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import nn
 
+from geoattn.capture.by_name import FusedByName
 from geoattn.capture.call import Call
 from geoattn.capture.frames import ModuleStack, module_names
 from geoattn.capture.mode import AttentionMode
@@ -76,7 +77,9 @@ class Capture:
         self._record = Record(layers, inputs, reduce)
         sightings = self._record.sightings
         mode = AttentionMode(sightings)
-        self._stack = ModuleStack(model, sightings.frames, chosen, mode, sightings.is_following, sightings.leave)
+        self._stack = ModuleStack(
+            model, sightings.frames, chosen, mode, FusedByName(sightings), sightings.is_following, sightings.leave
+        )
         self._entered = False
 
     def __enter__(self) -> Record:

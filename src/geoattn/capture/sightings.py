@@ -73,6 +73,7 @@ class Sightings:
         self.merges: list[Any] = []
         self.made: list[Any] = []  # products of batches since the first softmax on a trail: no values
         self.probed: set[str] = set()
+        self.joined: set[str] = set()  # modules with batch and heads in one axis
         self.with_inputs = with_inputs
         self._receive = receive
 
@@ -123,6 +124,8 @@ class Sightings:
             diagonal = 0 if mask.variant == CausalVariant.UPPER_LEFT else m - n
             mask = None
         context = describe(self.frames, n, m, self.with_inputs)
+        if query.ndim != 4 and not torch.compiler.is_compiling():
+            self.joined.add(context.name)
         sighting = Sighting(
             context,
             query=_own(query),

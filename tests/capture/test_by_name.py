@@ -1,0 +1,325 @@
+"""Fused attention seen by its name: where the mode is off, where it must not be, and that nothing is missed."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
+
+from geoattn.capture import by_name, capture
+from geoattn.capture.own_code import fused_or_none
+from geoattn.training.edge_mask import EdgeMask
+from geoattn.training.lvit import LViT, LViTConfig
+from tests.capture.blocks import TimmAttention, VitPytorchAttention
+
+FUSED = functional.scaled_dot_product_attention
+
+
+class Fused(nn.Module):
+    """Self-attention of two heads, all of it named in its forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heads = 2
+        self.to_qkv = nn.Linear(8, 24)
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, n, _ = x.shape
+        q, k, v = self.to_qkv(x).reshape(b, n, 3, self.heads, -1).permute(2, 0, 3, 1, 4).unbind()
+        return functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(b, n, -1)
+
+
+class Joined(Fused):
+    """The same with batch and heads in one axis, heads outer."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, n, _ = x.shape
+        q, k, v = self.to_qkv(x).reshape(b, n, 3, self.heads, -1).permute(2, 3, 0, 1, 4).flatten(1, 2).unbind()
+        return (
+            functional.scaled_dot_product_attention(q, k, v)
+            .reshape(self.heads, b, n, -1)
+            .permute(1, 2, 0, 3)
+            .flatten(2)
+        )
+
+
+class ByHand(Fused):
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.to_qkv(x).chunk(3, -1)
+        return (q @ k.transpose(1, 2)).softmax(-1) @ v
+
+
+class Helper(Fused):
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return (q @ k.transpose(1, 2)).softmax(-1) @ v
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.attend(*self.to_qkv(x).chunk(3, -1))
+
+
+class OwnView(Fused):
+    """A method of its own that goes by the name of a view."""
+
+    def split(self, x: Tensor) -> Tensor:
+        return Helper.attend(self, *x.chunk(3, -1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.split(self.to_qkv(x))
+
+
+class FlagNamedSoftmax(Fused):
+    """A number that goes by the name of a function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.softmax, self.matmul = -1, True
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.softmax(self.softmax).matmul(x) + self.matmul
+
+
+class Imported(Fused):
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.to_qkv(x)
+        return FUSED(x, x, x)
+
+
+class Closure(Fused):
+    def forward(self, x: Tensor) -> Tensor:
+        return (lambda y: y)(self.to_qkv(x))
+
+
+class Given(Fused):
+    """May be given the function that makes its attention."""
+
+    def forward(self, x: Tensor, attend: Any = None) -> Tensor:
+        q, k, v = self.to_qkv(x).reshape(*x.shape[:2], 3, self.heads, -1).permute(2, 0, 3, 1, 4).unbind()
+        if attend is not None:
+            return attend(q, k, v)
+        return functional.scaled_dot_product_attention(q, k, v)
+
+
+class WithDefault(Fused):
+    def forward(self, x: Tensor, attend: Any = FUSED) -> Tensor:
+        return attend(x, x, x)
+
+
+class Sometimes(nn.Module):
+    """A block of its own beside one that is seen by name, in some steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = Fused(), ByHand()
+        self.both = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        return self.second(x) if self.both else x
+
+
+@pytest.fixture
+def x() -> Tensor:
+    return torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(0))
+
+
+def functions_seen(model: nn.Module, *steps: tuple[Any, ...], **options: Any) -> tuple[Any, list[int]]:
+    """The record, and how many functions the mode was asked about in each step."""
+    counts, asked = [], mock.Mock()
+    original = by_name.FusedByName.begin
+    with mock.patch.object(by_name.FusedByName, "begin", lambda *given: (asked(found := original(*given)), found)[1]):
+        with capture(model, **options) as record:
+            for step in steps:
+                asked.reset_mock()
+                model(*step)
+                counts.append(sum(call.args[0] for call in asked.call_args_list))
+    assert functional.scaled_dot_product_attention is FUSED
+    assert not by_name._turn.locked()
+    assert not _get_current_function_mode_stack()
+    return record, counts
+
+
+@pytest.mark.parametrize("kind", [Fused, Joined, Given])
+def test_code_that_can_make_fused_attention_only(kind: type[nn.Module]) -> None:
+    assert fused_or_none(kind())
+
+
+@pytest.mark.parametrize(
+    "kind", [ByHand, Helper, OwnView, FlagNamedSoftmax, Imported, Closure, WithDefault, VitPytorchAttention, Sometimes]
+)
+def test_code_that_may_make_other_attention(kind: type[nn.Module]) -> None:
+    assert not fused_or_none(kind())
+    assert not fused_or_none(TimmAttention(True))
+
+
+def test_what_is_seen_by_name_is_what_the_mode_sees() -> None:
+    torch.manual_seed(0)
+    model, images = LViT(LViTConfig(depth=2, dim=8, dim_head=8, mlp_dim=8)), torch.rand(2, 1, 28, 28)
+    torch.manual_seed(1)
+    record, counts = functions_seen(model, (images,), (images,))
+    assert counts == [0, 2]
+    torch.manual_seed(1)
+    with mock.patch.object(by_name.FusedByName, "begin", return_value=False), capture(model) as expected:
+        model(images)
+        model(images)
+    assert [(c.name, c.visit, c.kind, c.shape) for c in record] == [
+        (c.name, c.visit, c.kind, c.shape) for c in expected
+    ]
+    for mine, theirs in zip(record, expected, strict=True):
+        torch.testing.assert_close(mine.attention(), theirs.attention(), rtol=0, atol=0)
+        assert torch.equal(mine.valid, theirs.valid)
+
+
+def test_batch_and_heads_in_one_axis_stay_with_the_mode(x: Tensor) -> None:
+    record, counts = functions_seen(Joined(), (x,), (x,))
+    assert counts == [0, 0]
+    assert [call.shape for call in record] == [(3, 2, 5, 5)] * 2
+    torch.testing.assert_close(record[0].attention(), record[1].attention())
+
+
+def test_a_block_that_joins_in_later_is_not_missed(x: Tensor) -> None:
+    model = Sometimes()
+    with capture(model) as record:
+        model(x)
+        model(x)
+        model.both = True
+        model(x)
+    assert [call.name for call in record] == ["first", "first", "first", "second"]
+
+
+def test_what_a_module_is_given_may_be_attention(x: Tensor) -> None:
+    def by_hand(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return (q @ k.mT).softmax(-1) @ v
+
+    record, counts = functions_seen(Given(), (x,), (x,), (x, by_hand), (x,))
+    assert counts == [0, 1, 0, 1]
+    assert [call.route for call in record] == ["sdpa", "sdpa", "softmax", "sdpa"]
+
+
+def test_inputs_need_the_mode(x: Tensor) -> None:
+    assert functions_seen(Fused(), (x,), (x,), inputs=True)[1] == [0, 0]
+
+
+def test_another_mode_needs_the_mode(x: Tensor) -> None:
+    class Other(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return func(*args, **(kwargs or {}))
+
+    model = Fused()
+    model(x)
+    with Other():
+        record, counts = functions_seen_under_modes(model, x)
+    assert counts == [0, 0]
+    assert len(record) == 2
+
+
+def functions_seen_under_modes(model: nn.Module, x: Tensor) -> tuple[Any, list[int]]:
+    begun: list[int] = []
+    original = by_name.FusedByName.begin
+    with mock.patch.object(
+        by_name.FusedByName, "begin", lambda *given: (begun.append(int(found := original(*given))), found)[1]
+    ):
+        with capture(model) as record:
+            model(x)
+            model(x)
+    return record, begun
+
+
+def test_an_intervention_is_seen_as_it_changes_the_logits() -> None:
+    torch.manual_seed(0)
+    model, images = LViT(LViTConfig(depth=1, dim=8, dim_head=8, mlp_dim=8)), torch.rand(2, 1, 28, 28)
+    with capture(model) as record, EdgeMask(0.9).attach(model):
+        model(images)
+        model(images)
+    assert all(bool((call.attention() == 0).any()) for call in record)
+
+
+def test_somebody_elses_function_under_that_name(x: Tensor) -> None:
+    def mine(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return (q @ k.mT).softmax(-1) @ v
+
+    model = Fused()
+    with capture(model) as record:
+        model(x)
+        with mock.patch.object(functional, "scaled_dot_product_attention", mine):
+            model(x)
+            assert functional.scaled_dot_product_attention is mine
+        model(x)
+    assert [call.route for call in record] == ["sdpa", "softmax", "sdpa"]
+    assert functional.scaled_dot_product_attention is FUSED
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_the_name_is_given_back_when_the_forward_pass_is_cut_short(x: Tensor, error: type[BaseException]) -> None:
+    model = Fused()
+    with capture(model) as record:
+        model(x)
+        handle = model.to_qkv.register_forward_hook(mock.Mock(side_effect=error))
+        with pytest.raises(error):
+            model(x)
+        handle.remove()
+        model(x)
+        assert [call.name for call in record] == ["Fused", "Fused"]
+    assert functional.scaled_dot_product_attention is FUSED
+    assert not by_name._turn.locked()
+    assert not _get_current_function_mode_stack()
+
+
+def test_two_captures_of_one_model(x: Tensor) -> None:
+    model = Fused()
+    with capture(model) as first, capture(model) as second:
+        for _ in range(3):
+            model(x)
+    assert len(first) == len(second) == 3
+    assert functional.scaled_dot_product_attention is FUSED
+
+
+def test_another_thread_meanwhile(x: Tensor) -> None:
+    """The name is global: attention of other threads passes, and a capture there keeps to its mode."""
+    model, other = Fused(), Fused()
+    lengths: list[int] = []
+
+    def elsewhere() -> None:
+        with capture(other) as record:
+            other(x)
+            other(x)
+        lengths.append(len(record))
+        FUSED.__call__  # noqa: B018
+        functional.scaled_dot_product_attention(x, x, x)
+
+    def meanwhile(*_: Any) -> None:
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+
+    with capture(model) as record:
+        model(x)
+        handle = model.to_qkv.register_forward_hook(meanwhile)
+        model(x)
+        handle.remove()
+    assert (len(record), lengths) == (2, [2])
+    assert functional.scaled_dot_product_attention is FUSED
+
+
+def test_checkpointing(x: Tensor) -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.block = Fused()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return checkpoint(self.block, x, use_reentrant=False)
+
+    model = Model()
+    with capture(model) as record:
+        for step in range(1, 4):
+            model(x.requires_grad_()).sum().backward()
+            assert len(record) == step
+    assert functional.scaled_dot_product_attention is FUSED
