@@ -42,6 +42,8 @@ def fused_or_none(module: nn.Module) -> bool:
         return False
     if not isinstance(forward, FunctionType) or not all(map(is_plain, module.children())):
         return False
+    if any(isinstance(inner, nn.Softmax) for inner in module.modules()):
+        return False  # who is called with its weights may multiply them with values
     code = forward.__code__
     if code.co_freevars or any(isinstance(constant, CodeType) for constant in code.co_consts):
         return False
@@ -62,12 +64,13 @@ def _is_known(step: dis.Instruction, module: nn.Module, names: dict[str, Any]) -
         return any(names.get(name) is package for package in _PACKAGES.values())
     if step.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
         return False
-    if name == _FUSED or name in _VIEWS or name in _PACKAGES:
-        return not hasattr(module, name)  # a method of its own may be anything
     if name in _OTHERWISE:
         return False  # even where a number or a child goes by that name: the function may be meant
     own = vars(module)
-    return name in own["_modules"] or name in own["_parameters"] or (name in own and _is_number(own[name]))
+    if name in own["_modules"] or name in own["_parameters"] or (name in own and _is_number(own[name])):
+        return True
+    # a method of its own may be anything
+    return (name == _FUSED or name in _VIEWS or name in _PACKAGES) and not hasattr(module, name)
 
 
 def _is_number(value: Any) -> bool:
