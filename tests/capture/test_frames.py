@@ -210,3 +210,26 @@ def test_a_forward_of_somebody_elses_is_watched(x: Tensor) -> None:
     with capture(nn.ModuleList([block])) as record:
         block(x)
     assert record.names == ["0"]
+
+
+def test_a_softmax_called_between_other_modules_is_seen(x: Tensor) -> None:
+    class Scores(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x @ x.mT
+
+    class Values(nn.Module):
+        def forward(self, weights: Tensor, x: Tensor) -> Tensor:
+            return weights @ x
+
+    class Parts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scores, self.weights, self.values = Scores(), nn.Softmax(-1), Values()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.values(self.weights(self.scores(x)), x)
+
+    model = Parts()
+    with capture(model) as record:
+        model(x)
+    assert len(record) == 1

@@ -41,8 +41,8 @@ def only_calls_others(module: nn.Module) -> bool:
 
     `x + self.attention(self.norm(x))` is such code: there is attention in it only where a child has it.
     """
-    if "forward" in vars(module):
-        return False
+    if "forward" in vars(module) or any(isinstance(child, nn.Softmax) for child in module.children()):
+        return False  # a softmax among children may be the one of attention between others
     code = getattr(type(module).forward, "__code__", None)
     return code is not None and all(name in module._modules for name in code.co_names) and _only_adds(code)
 
