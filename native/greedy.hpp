@@ -78,12 +78,8 @@ template <int V, bool PART> class Greedy {
         return true;
     }
 
-    // Place it, over essential edges.
-    void take() {
-        const int out = gives_[next_];
-        walk(next_, out, by_);
-        note(next_, out);
-    }
+    void take() { walk(next_, gives_[next_], by_); }  // place it, over essential edges
+    void tell() { note(next_, gives_[next_]); }       // what it bounds
 
     int place_of(int k) const { return sorted_[k]; }  // the k-th node of the order
     const Branch* tree() const { return tree_; }  // parents before children, the root first
@@ -105,8 +101,9 @@ template <int V, bool PART> class Greedy {
     static constexpr double SIGN[2] = {-1.0, 1.0};  // of takers and givers: as good as random, so nothing branches on it
 
     void mark(int v) {
+        const unsigned rank = std::uint16_t(rank_[v]);
         placed_[v] = 1;
-        waiting_[rank_[v] >> 6] &= ~(1ull << (rank_[v] & 63));
+        waiting_[rank >> 6] &= ~(1ull << (rank & 63));
     }
 
     void note(int v, int out) {
@@ -160,8 +157,10 @@ template <int V, bool PART> class Greedy {
         if constexpr (PART) return place(v, out, by);
         const std::uint16_t* step = net_.step.data() + by;
         const std::size_t n = std::size_t(net_.n);
-        int a = v, fresh = 0;
-        for (; !placed_[a]; a = step[a * n]) way_[fresh++] = a;
+        int a = step[v * n], fresh = 1;
+        if (placed_[a]) [[likely]]
+            return place(v, out, a);
+        for (way_[0] = v; !placed_[a]; a = step[a * n]) way_[fresh++] = a;
         while (fresh) {
             const int b = way_[--fresh];
             place(b, out, a);
@@ -178,6 +177,8 @@ template <int MOST, class GreedyOf> void grow_in_turns(int count, GreedyOf greed
         for (int k = 0; k < count; ++k) more |= found[k] = greedy_of(k).look();
         for (int k = 0; k < count; ++k)
             if (found[k]) greedy_of(k).take();
+        for (int k = 0; k < count; ++k)
+            if (found[k]) greedy_of(k).tell();
     }
 }
 

@@ -87,7 +87,7 @@ inline __m256i members(const std::uint64_t* set, int k) {  // lanes k to k + 15:
 }
 
 // row[k] = x, as a vector: a vector that is read soon after would have to wait for a part of it.
-inline void put(std::int16_t* row, int k, std::int16_t x) {
+inline void put(std::int16_t* row, unsigned k, std::int16_t x) {
     alignas(32) static constexpr std::int16_t ONE[32] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1};
     const __m256i lane = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(ONE + 16 - k % 16));
     __m256i* at = reinterpret_cast<__m256i*>(row + k / 16 * 16);
@@ -268,7 +268,7 @@ template <int V, class Hit> inline Hits<V> hits_of(Hit hit) {
     return hits;
 }
 
-inline void put(std::int16_t* row, int k, std::int16_t x) { row[k] = x; }
+inline void put(std::int16_t* row, unsigned k, std::int16_t x) { row[k] = x; }
 
 inline void round_all(const double* x, double scale, int n, std::int16_t* plus, std::int16_t* minus) {
     for (int k = 0; k < n; ++k) {
