@@ -4,16 +4,17 @@
 
 namespace geoattn::GEOATTN_ISA {
 
-// The nodes of the tree's path from x to y, if it runs downhill all the way.
-inline bool tree_path(const std::int32_t* tree, const std::vector<int>& depth, int x, int y, std::vector<int>& way) {
-    std::vector<int> up{x}, down{y};
-    while (up.back() != down.back()) {
-        const bool from_x = depth[up.back()] >= depth[down.back()];
-        std::vector<int>& side = from_x ? up : down;
+// The nodes of the tree's path from x to y, if it runs downhill all the way. `down` is scratch: memory of its own for each
+// pair would take longer than the path.
+inline bool tree_path(const std::int32_t* tree, const std::vector<int>& depth, int x, int y, std::vector<int>& way, std::vector<int>& down) {
+    way.assign(1, x);
+    down.assign(1, y);
+    while (way.back() != down.back()) {
+        const bool from_x = depth[way.back()] >= depth[down.back()];
+        std::vector<int>& side = from_x ? way : down;
         if ((tree[side.back()] & 1) == from_x) return false;  // downhill: towards the parent on x's side, away from it on y's
         side.push_back(tree[side.back()] / 2);
     }
-    way = up;
     way.insert(way.end(), down.rbegin() + 1, down.rend());
     return true;
 }
@@ -28,15 +29,15 @@ inline void gradients(const Backward& back) {
     crew.each(int(job.graphs), [&](int g) {
         if (job.offsets[g] == job.offsets[g + 1] || job.stop.asked()) return;
         Crew alone(1);
-        const Prepared p = prepare(job, g, alone);
+        const Prepared p = prepare(job, g, alone, false);
         const Matrix &len = p.lengths, &d = p.distances;
         const double* measures = job.measures + g * area;
         double *to_lengths = back.lengths + g * area, *to_measures = back.measures + g * area;
         std::vector<double> flow(n), potential(n);
-        std::vector<int> depth(n), order(n), count(n + 1);
+        std::vector<int> depth(n), order(n), count(n + 1), way, down;
+        std::vector<char> passed(n);
         // classes of several nodes: the shortest edge between two of them, and a node's representative
-        auto edge_between = [&](int u, int v) {
-            const Network& net = p.networks[p.network_of_part[p.part[u]]];
+        auto edge_between = [&](const Network& net, int u, int v) {
             if (len[u][v] == net.out[p.label[u]][p.label[v]]) return std::size_t(u) * n + v;
             for (int a = 0; a < n; ++a)
                 for (int b = 0; b < n; ++b)
@@ -79,7 +80,7 @@ inline void gradients(const Backward& back) {
                 const int v = order[k], a = tree[v] / 2;
                 flow[a] += flow[v];
                 const bool down = tree[v] & 1;  // potential falls from parent to v: flow a -> v
-                to_lengths[down ? edge_between(a, v) : edge_between(v, a)] += per_w1 * std::fabs(flow[v]);
+                to_lengths[down ? edge_between(net, a, v) : edge_between(net, v, a)] += per_w1 * std::fabs(flow[v]);
             }
             potential[order[0]] = 0;
             for (int k = 1; k < net.n; ++k) {
@@ -100,12 +101,11 @@ inline void gradients(const Backward& back) {
             }
             // The tree's own way from x to y where it is a shortest one: its terms then cancel against those of W1.
             const int origin = net.members[p.label[x]], goal = net.members[p.label[y]];
-            std::vector<int> way{origin};
-            std::vector<char> passed(n, 0);
-            if (tree_path(tree, depth, origin, goal, way) && potential[origin] - potential[goal] >= d[origin][goal] * (1 - 1e-12)) {
-                for (std::size_t k = 0; k + 1 < way.size(); ++k) to_lengths[edge_between(way[k], way[k + 1])] += per_d;
+            if (tree_path(tree, depth, origin, goal, way, down) && potential[origin] - potential[goal] >= d[origin][goal] * (1 - 1e-12)) {
+                for (std::size_t k = 0; k + 1 < way.size(); ++k) to_lengths[edge_between(net, way[k], way[k + 1])] += per_d;
                 continue;
             }
+            std::fill(passed.begin(), passed.end(), 0);
             for (int u = origin; u != goal;) {
                 passed[u] = 1;
                 int next = -1;
@@ -114,7 +114,7 @@ inline void gradients(const Backward& back) {
                     const double step = net.out[p.label[u]][p.label[v]] + d[v][goal];
                     if (!passed[v] && (step < best || (step == best && next >= 0 && d[v][goal] < d[next][goal]))) best = step, next = v;
                 }
-                to_lengths[edge_between(u, next)] += per_d;
+                to_lengths[edge_between(net, u, next)] += per_d;
                 u = next;
             }
         }

@@ -21,7 +21,7 @@ inline int find(std::vector<int>& parent, int x) {
 }
 
 inline Network build_network(const Prepared& p, const std::vector<int>& nodes, std::vector<int>& label, bool directed, Crew& crew,
-                             const Stop& stop) {
+                             const Stop& stop, bool to_solve) {
     Network net;
     net.directed = directed;
     const Matrix& d = p.distances;
@@ -57,6 +57,7 @@ inline Network build_network(const Prepared& p, const std::vector<int>& nodes, s
             if (edge > between[a][b] || (leave[a] + enter[b] <= edge && matched(between[a], back[b], between.stride, edge))) edge = INF;
         }
     });
+    if (!to_solve) return net;
     double diameter = 0;
     bool one_way = false;
     for (int a = 0; a < net.n; ++a)
@@ -68,7 +69,8 @@ inline Network build_network(const Prepared& p, const std::vector<int>& nodes, s
     return net;
 }
 
-inline Prepared prepare(const Job& job, std::int64_t g, Crew& crew) {
+// `to_solve`: with all that the solvers need, not only the essential edges.
+inline Prepared prepare(const Job& job, std::int64_t g, Crew& crew, bool to_solve = true) {
     const int n = job.n;
     const std::size_t area = std::size_t(n) * n;
     const double* lengths = job.lengths + g * area;
@@ -100,7 +102,7 @@ inline Prepared prepare(const Job& job, std::int64_t g, Crew& crew) {
         const int id = p.part[job.pairs[2 * e]];
         if (p.network_of_part[id] >= 0) continue;
         p.network_of_part[id] = int(p.networks.size());
-        p.networks.push_back(build_network(p, parts[id], p.label, job.directed, crew, job.stop));
+        p.networks.push_back(build_network(p, parts[id], p.label, job.directed, crew, job.stop, to_solve));
     }
     return p;
 }
