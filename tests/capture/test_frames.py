@@ -233,3 +233,21 @@ def test_a_softmax_called_between_other_modules_is_seen(x: Tensor) -> None:
     with capture(model) as record:
         model(x)
     assert len(record) == 1
+
+
+def test_a_softmax_at_the_end_of_a_group_of_layers_is_seen(x: Tensor) -> None:
+    class Mixer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            width = x.shape[-1]
+            self.to_weights = nn.Sequential(
+                nn.Linear(width, width), nn.GELU(), nn.Linear(width, x.shape[-2]), nn.Softmax(-1)
+            )
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.to_weights(x) @ x
+
+    model = Mixer()
+    with capture(model) as record:
+        model(x)
+    assert len(record) == 1

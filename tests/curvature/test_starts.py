@@ -46,7 +46,8 @@ def test_no_pair_depends_on_another(convention, kind, n):
 
 
 @pytest.mark.parametrize(
-    ("kind", "convention", "n"), [("flat", "markov", 65), ("soft", "markov", 90), ("soft", "grc-0.6", 150), ("soft", "grc-0.6", 197)]
+    ("kind", "convention", "n"),
+    [("flat", "markov", 65), ("soft", "markov", 90), ("soft", "grc-0.6", 150), ("soft", "grc-0.6", 197)],
 )
 def test_gradient_after_a_start_with_some_tokens(kind, convention, n):
     """Trees of some tokens have distances for edges; in the end all edges are those of the graph again."""

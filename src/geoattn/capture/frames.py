@@ -88,7 +88,7 @@ class ModuleStack:
                 continue
             if not is_plain(module, known):
                 enter, leave = self._hooks(name, module)
-            elif sum(1 for _ in module.modules()) > _WORTH_A_PAUSE:
+            elif sum(1 for _ in module.modules()) > _WORTH_A_PAUSE and not _has_softmax(module):
                 paused.update(module.modules())
                 if module in off:
                     continue
@@ -234,6 +234,10 @@ def _parameters(function: Callable[..., Any]) -> tuple[tuple[str, int], ...]:
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     names = [p.name for p in signature.parameters.values() if p.kind in kinds]
     return tuple((name, i) for i, name in enumerate(names))
+
+
+def _has_softmax(module: nn.Module) -> bool:
+    return any(isinstance(inner, nn.Softmax) for inner in module.modules())
 
 
 def _heads(module: nn.Module) -> int | None:
