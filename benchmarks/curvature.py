@@ -142,7 +142,7 @@ def growth(threads: int) -> list[dict]:
 def gradient(threads: int) -> list[dict]:
     """Forward plus backward of the loss against the forward alone.
 
-    One thread for torch: a second one, idle but spinning, would share a core with ours, in either of the two as it falls.
+    One thread for torch: a second one, idle but spinning, would share a core with ours, now here, now there.
     """
     torch.set_num_threads(1)
     rows = []
