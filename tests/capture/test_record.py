@@ -55,6 +55,7 @@ def test_the_short_way_of_vision_models_reads_what_the_long_one_does(monkeypatch
         model(images)
         waiting = list(record._waiting)
     assert len(waiting) == 8
+    waiting = [(glimpse.look(), versions) for glimpse, versions in waiting]
     assert all(reading._is_plain(*each) for each in waiting)
     short = [reading.read_sighting(*each, i, 1, None) for i, each in enumerate(waiting)]
     monkeypatch.setattr(reading, "_is_plain", lambda *_: False)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from geoattn.capture.frames import Frame
 
-__all__ = ["Context", "describe"]
+__all__ = ["Context", "describe", "describe_only_tokens"]
 
 _SOURCES = ("key_value_states", "encoder_hidden_states", "cross_attention_states", "context", "memory")
 _TORCH = (("query", 0), ("key", 1), ("value", 2))  # nn.MultiheadAttention and its likes
@@ -45,12 +45,9 @@ class Context(NamedTuple):
 @no_type_check
 def describe(frames: list[Frame], n: int, m: int, with_inputs: bool) -> Context:
     """What the frames say of a call with n queries and m keys. O(modules around it)."""
-    frame, simple = frames[-1], _only_tokens(frames)
-    if not with_inputs and n == m and simple:  # the way of nearly all vision models, kept short
-        tokens = frame.args[0]
-        length = tokens.shape[1 if frame.batch_first else 0] if tokens.ndim == 3 else None
-        batch = tokens.shape[0 if frame.batch_first else 1] if length == n else None
-        return Context(frame.name, "self", frame.heads, batch, False, None, None, None, None, length, True)
+    frame = frames[-1]
+    if not with_inputs and n == m and frame.only_tokens:  # the way of nearly all vision models, kept short
+        return describe_only_tokens(frame.name, frame.heads, frame.batch_first, frame.args[0].shape, n)
     tokens = None
     for i in range(len(frames) - 1, max(-1, len(frames) - 4), -1):
         tokens = _first_tokens(frames[i], n)
@@ -70,19 +67,16 @@ def describe(frames: list[Frame], n: int, m: int, with_inputs: bool) -> Context:
     if not with_inputs:
         tokens = source = None
     return Context(
-        frame.name, kind, frame.heads, batch, appended, key_mask, query_mask, tokens, source, length, simple
+        frame.name, kind, frame.heads, batch, appended, key_mask, query_mask, tokens, source, length, frame.only_tokens
     )  # fmt: skip
 
 
 @no_type_check
-def _only_tokens(frames: list[Frame]) -> bool:
-    """True when each module was given one tensor of numbers and nothing else: no masks, no other sequence."""
-    for frame in frames:
-        if len(frame.args) != 1 or len(frame.kwargs) > 0 or not isinstance(frame.args[0], Tensor):
-            return False
-        if not frame.args[0].is_floating_point():
-            return False
-    return True
+def describe_only_tokens(name: str, heads: int | None, batch_first: bool, tokens: Any, n: int) -> Context:
+    """Self-attention of n tokens in a module that was given tokens of this shape, and nothing else."""
+    length = tokens[1 if batch_first else 0] if len(tokens) == 3 else None
+    batch = tokens[0 if batch_first else 1] if length == n else None
+    return Context(name, "self", heads, batch, False, None, None, None, None, length, True)
 
 
 @no_type_check

@@ -9,7 +9,7 @@ from threading import get_ident
 from typing import Any, NamedTuple, no_type_check
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.overrides import (
     TorchFunctionMode,
     _get_current_function_mode,
@@ -35,7 +35,8 @@ class Frame(NamedTuple):
 
     ``spots`` are (name, position) of the positional parameters, ``heads`` is what it calls its number of heads,
     ``chosen`` says whether its attention is wanted, ``on`` whether the mode is on in its own code, ``by_name`` whether
-    its attention is seen by name instead.
+    its attention is seen by name instead. ``only_tokens``: it and the modules around it were given one tensor of numbers
+    each and nothing else, no masks, no other sequence.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Frame(NamedTuple):
     kwargs: dict[str, Any]
     on: bool
     by_name: bool
+    only_tokens: bool
 
 
 class ModuleStack:
@@ -138,7 +140,8 @@ class ModuleStack:
                     _pop_mode()
                 else:
                     on = True  # another mode lies above
-            frames.append(Frame(name, spots, heads, batch_first, chosen, args, kwargs, on, by_name))
+            plain = (not frames or frames[-1].only_tokens) and _is_one_tensor(args, kwargs)
+            frames.append(Frame(name, spots, heads, batch_first, chosen, args, kwargs, on, by_name, plain))
 
         @plain_python
         def leave(_module, _args, _output):
@@ -191,6 +194,11 @@ class ModuleStack:
                 _push_mode(mode)
 
         return enter, leave
+
+
+@no_type_check
+def _is_one_tensor(args: Any, kwargs: Any) -> bool:
+    return len(args) == 1 and len(kwargs) == 0 and isinstance(args[0], Tensor) and args[0].is_floating_point()
 
 
 def _called(module: nn.Module) -> Iterator[nn.Module]:

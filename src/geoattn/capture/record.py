@@ -15,7 +15,7 @@ from geoattn.capture.kept import storage_bytes
 from geoattn.capture.maps import Mask, compact_mask
 from geoattn.capture.reading import read_sighting, reads_a_cache, versions_of
 from geoattn.capture.selection import Layers, chooser, complain
-from geoattn.capture.sightings import Sighting, Sightings
+from geoattn.capture.sightings import Glimpse, Sighting, Sightings
 from geoattn.errors import GeoattnError
 
 __all__ = ["Record"]
@@ -31,7 +31,7 @@ class Record(Sequence):  # not Sequence[Call]: type checkers at run time would r
 
     def __init__(self, layers: Layers, inputs: bool, reduce: Callable[[Call], Any] | None) -> None:
         self._calls: list[Call] = []
-        self._waiting: list[tuple[Sighting, tuple[int | None, ...]]] = []
+        self._waiting: list[tuple[Sighting | Glimpse, tuple[int | None, ...]]] = []
         self._layers = layers
         self._reduce = reduce
         self._elsewhere: dict[str, None] = {}
@@ -108,13 +108,18 @@ class Record(Sequence):  # not Sequence[Call]: type checkers at run time would r
             if call.kept is not None and call.kept.mask.entries is not None:
                 self._calls[i] = replace(call, kept=call.kept.with_mask(lambda mask: _shared(mask, small)))
 
-    def _receive(self, sighting: Sighting | str | GeoattnError) -> None:
+    def _receive(self, sighting: Sighting | Glimpse | str | GeoattnError) -> None:
         """A call has been seen. It is read when somebody asks for it, unless that would be too late."""
         if isinstance(sighting, GeoattnError):
             raise sighting
         if isinstance(sighting, str):
             self._elsewhere[sighting] = None
             return
+        if type(sighting) is Glimpse and self._reduce is None:
+            self._waiting.append((sighting, sighting.versions))
+            return
+        if type(sighting) is Glimpse:
+            sighting = sighting.look()
         self._waiting.append((sighting, versions_of(sighting)))
         route = "sdpa" if sighting.weights is None else "softmax"
         if self._reduce is not None or route not in self._checked or reads_a_cache(sighting):
@@ -123,8 +128,8 @@ class Record(Sequence):  # not Sequence[Call]: type checkers at run time would r
     def _read_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
         with torch._C.DisableTorchFunction():  # an open capture must not see this
-            for sighting, versions in waiting:
-                self._read_one(sighting, versions)
+            for seen, versions in waiting:
+                self._read_one(seen.look() if type(seen) is Glimpse else seen, versions)
 
     def _read_one(self, sighting: Sighting, versions: tuple[int | None, ...]) -> None:
         name = sighting.context.name

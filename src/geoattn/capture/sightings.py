@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.attention.bias import CausalBias, CausalVariant
 
 from geoattn.capture.compiling import runs_compiled_kernel
-from geoattn.capture.context import Context, describe
+from geoattn.capture.context import Context, describe, describe_only_tokens
 from geoattn.capture.frames import Frame, in_backward
 from geoattn.capture.merges import note_merge, split_merge
 from geoattn.capture.products import PRODUCTS, factors, weighted_sum
@@ -23,7 +23,7 @@ from geoattn.capture.refusals import kernel_complaint, refuse_reentrant, refuse_
 from geoattn.capture.trails import Trail, before_dropout, extend, follow_scores, is_attention_like
 from geoattn.errors import GeoattnError
 
-__all__ = ["Sighting", "Sightings"]
+__all__ = ["Glimpse", "Sighting", "Sightings"]
 
 
 class Sighting(NamedTuple):
@@ -50,6 +50,28 @@ class Sighting(NamedTuple):
     cast: Any = None
     dropout: bool = False
     probe: Any = None
+
+
+class Glimpse(NamedTuple):
+    """Fused self-attention in modules that were given tokens only, noted in haste: `look` makes the sighting later.
+
+    A model that trains is large, and leaves nothing of Python in the cache between two layers: each line that runs
+    there takes several times as long as in the loop that reads all calls of a step.
+    """
+
+    name: str
+    heads: int | None
+    batch_first: bool
+    tokens: Any  # their shape
+    query: Any
+    key: Any
+    versions: tuple[int, int]
+    scale: float | None
+
+    def look(self) -> Sighting:
+        """The sighting."""
+        context = describe_only_tokens(self.name, self.heads, self.batch_first, self.tokens, self.query.shape[-2])
+        return Sighting(context, query=self.query, key=self.key, scale=self.scale)
 
 
 @no_type_check
@@ -111,14 +133,19 @@ class Sightings:
         """scaled_dot_product_attention ran."""
         if self._passes():
             return
-        given = len(args)
+        frame, given = self.frames[-1], len(args)
         query = args[0] if given > 0 else kwargs["query"]
+        refuse_tensor(query, frame.name)
+        if frame.by_name and frame.only_tokens and _is_plain(args, kwargs):
+            query, key, _ = args
+            about = frame.name, frame.heads, frame.batch_first, frame.args[0].shape
+            self._add(Glimpse(*about, query, key, (query._version, key._version), kwargs.get("scale")))
+            return
         key = args[1] if given > 1 else kwargs["key"]
         value = args[2] if given > 2 else kwargs["value"]
         mask = args[3] if given > 3 else kwargs.get("attn_mask")
         dropout = args[4] if given > 4 else kwargs.get("dropout_p", 0.0)
         diagonal = 0 if (args[5] if given > 5 else kwargs.get("is_causal", False)) else None
-        refuse_tensor(query, self.frames[-1].name)
         n, m = query.shape[-2], key.shape[-2]
         if isinstance(mask, CausalBias):  # its entries are never filled in
             diagonal = 0 if mask.variant == CausalVariant.UPPER_LEFT else m - n
@@ -255,6 +282,17 @@ class Sightings:
         if self.last.content is not None:
             self.deliver()
         self._receive(sighting)
+
+
+@no_type_check
+def _is_plain(args: Any, kwargs: Any) -> bool:
+    """Whether a call is described by queries and keys, of one shape and four axes: no mask, no autocast."""
+    if len(args) != 3 or kwargs.get("attn_mask") is not None or kwargs.get("is_causal") or kwargs.get("enable_gqa"):
+        return False
+    query, key, _ = args
+    if query.ndim != 4 or query.shape != key.shape or torch._C._is_any_autocast_enabled():
+        return False
+    return not (query.is_inference() or key.is_inference())
 
 
 @no_type_check
