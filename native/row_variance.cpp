@@ -42,13 +42,15 @@ inline void exponentiate(Doubles& x) {
 // What one thread needs for the forward pass of one map. Rows and columns beyond n and m fill up the last tile.
 struct Room {
     int n, m, d, rows, columns;
+    bool one_more;                            // a column beyond the last whole vector: class token and patches
     std::vector<double> query, key, weights;  // (rows, d), times the scale; (d, columns); (rows, columns)
+    std::vector<double> last_key;             // (d): of that column
     std::vector<double> uniform, beyond;      // (columns): 1 / m, 0 beyond m; (LANES): 0 and -infinity, of the last columns
     std::vector<double> of_row;               // (n): what a step found in each row
 
     Room(int n, int m, int d)
-        : n(n), m(m), d(d), rows((n + ROWS - 1) / ROWS * ROWS), columns((m + LANES - 1) / LANES * LANES),
-          query(std::size_t(rows) * d), key(std::size_t(d) * columns), weights(std::size_t(rows) * columns), uniform(columns),
+        : n(n), m(m), d(d), rows((n + ROWS - 1) / ROWS * ROWS), columns((m + LANES - 1) / LANES * LANES), one_more(m % LANES == 1),
+          query(std::size_t(rows) * d), key(std::size_t(d) * columns), weights(std::size_t(rows) * columns), last_key(d), uniform(columns),
           beyond(LANES), of_row(n) {
         std::fill_n(uniform.begin(), m, 1.0 / m);
         std::fill(beyond.end() - (columns - m), beyond.end(), -std::numeric_limits<double>::infinity());
@@ -62,8 +64,11 @@ struct Room {
             const float *a = k + j * k_row, *b = a + k_row, *c = b + k_row, *e = c + k_row;
             for (int t = 0; t < d; ++t) at(&key[std::size_t(t) * columns + j]) = Doubles{a[t], b[t], c[t], e[t]};
         }
-        for (; j < m; ++j)
-            for (int t = 0; t < d; ++t) key[std::size_t(t) * columns + j] = k[j * k_row + t];
+        if (one_more)
+            for (int t = 0; t < d; ++t) last_key[t] = k[j * k_row + t];
+        else
+            for (; j < m; ++j)
+                for (int t = 0; t < d; ++t) key[std::size_t(t) * columns + j] = k[j * k_row + t];
     }
 
     template <int VECTORS> void tile(int i, int j) {
@@ -77,10 +82,24 @@ struct Room {
     }
 
     void products() {
+        const int end = one_more ? m - 1 : columns;
         for (int i = 0; i < rows; i += ROWS) {
             int j = 0;
-            for (; j + 2 * LANES <= columns; j += 2 * LANES) tile<2>(i, j);
-            if (j < columns) tile<1>(i, j);
+            for (; j + 2 * LANES <= end; j += 2 * LANES) tile<2>(i, j);
+            if (j < end) tile<1>(i, j);
+        }
+        if (!one_more) return;
+        for (int i = 0; i < n; ++i) {  // a vector for one column would be as much as for four
+            const double* q = &query[std::size_t(i) * d];
+            Doubles even = {}, odd = {};
+            int t = 0;
+            for (; t + 2 * LANES <= d; t += 2 * LANES) {
+                even += at(q + t) * at(&last_key[t]);
+                odd += at(q + t + LANES) * at(&last_key[t + LANES]);
+            }
+            double total = sum(even + odd);
+            for (; t < d; ++t) total += q[t] * last_key[t];
+            at(&weights[std::size_t(i) * columns + m - 1]) = Doubles{total};  // and nothing of the last map in the other lanes
         }
     }
 

@@ -14,6 +14,8 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 from geoattn.capture import by_name, capture
 from geoattn.capture.own_code import fused_or_none
+from geoattn.capture.sightings import Glimpse
+from geoattn.errors import GeoattnError
 from geoattn.training.edge_mask import EdgeMask
 from geoattn.training.lvit import LViT, LViTConfig
 from tests.capture.blocks import TimmAttention, VitPytorchAttention
@@ -333,3 +335,71 @@ def test_checkpointing(x: Tensor) -> None:
             model(x.requires_grad_()).sum().backward()
             assert len(record) == step
     assert functional.scaled_dot_product_attention is FUSED
+
+
+class Scaled(Fused):
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.to_qkv(x).reshape(*x.shape[:2], 3, self.heads, -1).permute(2, 0, 3, 1, 4).unbind()
+        return functional.scaled_dot_product_attention(q, k, v, scale=2.0).transpose(1, 2).flatten(2)
+
+
+class Causal(Fused):
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.to_qkv(x).reshape(*x.shape[:2], 3, self.heads, -1).permute(2, 0, 3, 1, 4).unbind()
+        return functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+
+
+class Spoiled(Fused):
+    """Changes its queries in place after it has used them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.to_qkv(x).reshape(*x.shape[:2], 3, self.heads, -1).permute(2, 0, 3, 1, 4).unbind()
+        out = functional.scaled_dot_product_attention(q, k, v)
+        q.mul_(2.0)
+        return out.transpose(1, 2).flatten(2)
+
+
+@pytest.mark.parametrize("kind", [Fused, Scaled, Causal])
+@pytest.mark.parametrize("cast", [False, True])
+def test_a_call_noted_in_haste_reads_as_one_that_the_mode_saw(kind: type[nn.Module], cast: bool, x: Tensor) -> None:
+    model = kind()
+    with capture(model) as record, torch.autocast("cpu", torch.bfloat16, enabled=cast):
+        model(x)  # the first visit is with the mode
+        model(x)
+        noted = [type(seen) is Glimpse for seen, _ in record._waiting]
+    assert noted == [kind is not Causal and not cast]
+    first, second = record
+    for part in ("name", "kind", "route", "shape"):
+        assert getattr(first, part) == getattr(second, part), part
+    assert second.visit == 1
+    torch.testing.assert_close(first.attention(), second.attention(), rtol=0, atol=0)
+    assert torch.equal(first.valid, second.valid)
+
+
+def test_a_call_noted_in_haste_is_reduced_at_once(x: Tensor) -> None:
+    model = Fused()
+    with capture(model, reduce=lambda call: call.attention()) as record:
+        model(x)
+        model(x)
+        assert len(record._calls) == 2
+    torch.testing.assert_close(record[0].reduced, record[1].reduced)
+
+
+def test_queries_that_change_after_the_call_are_not_read(x: Tensor) -> None:
+    model = Spoiled()
+    with torch.no_grad(), capture(model) as record:
+        model(x)
+        record.clear()
+        model(x)
+        assert record.glimpses() is None
+        with pytest.raises(GeoattnError, match="changed in place"):
+            record[0].attention()
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # of torch, in attention under vmap
+def test_vmap_is_refused_at_any_visit(x: Tensor) -> None:
+    model = Fused()
+    with torch.no_grad(), capture(model):
+        model(x)
+        with pytest.raises(GeoattnError, match=r"torch\.vmap"):
+            torch.vmap(model)(x[None])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from geoattn.errors import GeoattnError
 from geoattn.training.curvature_regulariser import CurvatureRegulariser
 from geoattn.training.lvit import LViT, LViTConfig
 from geoattn.training.row_entropy import RowEntropy
+from geoattn.training.variance import attention_variance
 from geoattn.training.variance_regulariser import VarianceRegulariser
 
 SMALL = LViTConfig(
@@ -354,3 +356,54 @@ def test_a_batch_of_nothing_but_padding() -> None:
         model(**batch)
         with pytest.raises(GeoattnError, match="padding"):
             handle.penalty()
+
+
+class Shared(nn.Module):
+    """One layer of attention that is used twice, and reads one tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.transformer = LViT(SMALL).transformer
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.transformer(self.transformer(x))
+
+
+def test_penalties_of_calls_that_nobody_reads() -> None:
+    """From the second step on nothing of the calls is read but queries and keys: the same numbers, and names."""
+    torch.manual_seed(0)
+    model, x = Shared(), torch.rand(3, 17, 16)
+    handle = VarianceRegulariser("increase").attach(model)
+    found = []
+    for unread in (False, True):
+        out = model(x)
+        assert (handle._record.glimpses() is not None) is unread
+        penalty = handle.penalty()
+        figures = handle.figures()
+        found.append((penalty.detach(), figures, gradients(model, out.sum() + penalty)))
+    (value, figures, grads), (again, same, equal) = found
+    assert torch.equal(value, again)
+    assert figures == same
+    assert list(figures) == [
+        "penalty",
+        "variance",
+        *(f"variance/transformer.layers.{k}.0{v}" for v in ("", "#1") for k in (0, 1)),
+    ]
+    assert all(torch.equal(a, b) for a, b in zip(grads, equal, strict=True))
+    handle.remove()
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+def test_penalties_of_layers_of_several_shapes(heads: int) -> None:
+    """Unread calls of one shape go together; others are read."""
+    torch.manual_seed(0)
+    small, other = LViT(SMALL).transformer, LViT(replace(SMALL, heads=heads)).transformer
+    model, x = nn.Sequential(small, other), torch.rand(3, 17, 16)
+    with capture(model) as record:
+        model(x)
+    expected = torch.stack([attention_variance(call.attention()).mean() for call in record]).mean().detach()
+    handle = VarianceRegulariser("decrease", a=50.0, b=2.0).attach(model)
+    for _ in range(2):
+        model(x)
+        assert handle.penalty().item() == pytest.approx(math.log(50 * float(expected) + 2), rel=1e-6)
+    handle.remove()

@@ -35,8 +35,8 @@ class Frame(NamedTuple):
 
     ``spots`` are (name, position) of the positional parameters, ``heads`` is what it calls its number of heads,
     ``chosen`` says whether its attention is wanted, ``on`` whether the mode is on in its own code, ``by_name`` whether
-    its attention is seen by name instead. ``only_tokens``: it and the modules around it were given one tensor of numbers
-    each and nothing else, no masks, no other sequence.
+    its attention is seen by name instead. ``only_tokens``: it and the modules around it were given one tensor of
+    numbers each and nothing else, no masks, no other sequence.
     """
 
     name: str

@@ -81,6 +81,14 @@ class Record(Sequence):  # not Sequence[Call]: type checkers at run time would r
         """
         return [check_call(call) for call in self._read() if call.visit == 0 and call.kept is not None]
 
+    def glimpses(self) -> list[Glimpse] | None:
+        """All calls since the last `clear`, if they were noted in haste and nobody has read them; None: read them."""
+        self.sightings.deliver()
+        if self._calls:
+            return None
+        found = [seen for seen, _ in self._waiting if isinstance(seen, Glimpse) and seen.is_as_it_was()]
+        return found if found and len(found) == len(self._waiting) else None
+
     def clear(self) -> None:
         """Forget the calls so far: for a capture that stays open over many steps."""
         self.sightings.deliver()
@@ -115,10 +123,10 @@ class Record(Sequence):  # not Sequence[Call]: type checkers at run time would r
         if isinstance(sighting, str):
             self._elsewhere[sighting] = None
             return
-        if type(sighting) is Glimpse and self._reduce is None:
-            self._waiting.append((sighting, sighting.versions))
-            return
-        if type(sighting) is Glimpse:
+        if isinstance(sighting, Glimpse):
+            if self._reduce is None:
+                self._waiting.append((sighting, sighting.versions))
+                return
             sighting = sighting.look()
         self._waiting.append((sighting, versions_of(sighting)))
         route = "sdpa" if sighting.weights is None else "softmax"
@@ -129,7 +137,7 @@ class Record(Sequence):  # not Sequence[Call]: type checkers at run time would r
         waiting, self._waiting = self._waiting, []
         with torch._C.DisableTorchFunction():  # an open capture must not see this
             for seen, versions in waiting:
-                self._read_one(seen.look() if type(seen) is Glimpse else seen, versions)
+                self._read_one(seen.look() if isinstance(seen, Glimpse) else seen, versions)
 
     def _read_one(self, sighting: Sighting, versions: tuple[int | None, ...]) -> None:
         name = sighting.context.name

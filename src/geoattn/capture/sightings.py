@@ -68,6 +68,10 @@ class Glimpse(NamedTuple):
     versions: tuple[int, int]
     scale: float | None
 
+    def is_as_it_was(self) -> bool:
+        """Whether nothing has changed queries and keys in place."""
+        return self.versions == (self.query._version, self.key._version)
+
     def look(self) -> Sighting:
         """The sighting."""
         context = describe_only_tokens(self.name, self.heads, self.batch_first, self.tokens, self.query.shape[-2])
@@ -275,7 +279,7 @@ class Sightings:
         first, place = (0,) * (value.ndim - 2), (0,) * (out.ndim - 2)
         return value.detach()[first].clone(), out.detach()[place].clone()
 
-    def _add(self, sighting: Sighting) -> None:
+    def _add(self, sighting: Sighting | Glimpse) -> None:
         if torch.compiler.is_compiling():
             self.last = Letter(sighting, self.last)
             return

@@ -78,7 +78,7 @@ class Monitor(Regulariser):
         per_layer: dict[str, list[float]] = {"variance": [], "entropy": []}
         names: dict[str, None] = {}
         for call in record:
-            name = layer_name(call, names)
+            name = layer_name(call.name, call.visit, names)
             names[name] = None
             for kind, value in (("variance", mean_over_samples(call_variance(call))), ("entropy", call_entropy(call))):
                 figures[f"{kind}/{name}"] = float(value)

@@ -46,7 +46,7 @@ class RowEntropy(Regulariser):
         """The penalty of one forward pass, and the entropy of each layer."""
         layers: dict[str, Any] = {}
         for call in record:
-            layers[layer_name(call, layers)] = call_entropy(call)
+            layers[layer_name(call.name, call.visit, layers)] = call_entropy(call)
         first = next(iter(layers.values())).device
         entropy = torch.stack([value.to(first) for value in layers.values()]).mean()
         sign = -1.0 if self.direction == "increase" else 1.0

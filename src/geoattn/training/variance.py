@@ -12,10 +12,11 @@ from torch import Tensor
 from geoattn.capture.call import Call
 from geoattn.capture.kept import versions
 from geoattn.capture.maps import BLOCKED, Mask, allowed_entries
+from geoattn.capture.sightings import Glimpse
 from geoattn.errors import GeoattnError
 from geoattn.training.short_variance import narrow_dtype, refuse_second_derivative, short_variances, wide_dtype
 
-__all__ = ["attention_variance", "call_variance", "record_variances", "streamed_variance"]
+__all__ = ["attention_variance", "call_variance", "glimpsed_variances", "record_variances", "streamed_variance"]
 
 _BLOCK_BYTES = 8 << 20  # of one float64 block of rows; about five such blocks exist at once
 _SHORT = 512  # longest row of the quick way; longer ones go block by block, all in float64
@@ -187,6 +188,21 @@ def record_variances(calls: list[Call]) -> Tensor | list[Tensor]:
                 return values
             found.update(zip(members, values.unbind(), strict=True))
     return [found[i] if i in found else call_variance(call) for i, call in enumerate(calls)]
+
+
+def glimpsed_variances(calls: list[Glimpse]) -> Tensor | None:
+    """Variances (calls, b, h) of short calls of one kind, without reading the rest of them; None for others."""
+    query, key, scale = calls[0].query, calls[0].key, calls[0].scale
+    shape, dtype, device = query.shape, query.dtype, query.device
+    for call in calls:
+        x = call.query  # and keys of the same shape
+        if x.shape != shape or x.dtype != dtype or x.device != device or call.key.dtype != dtype or call.scale != scale:
+            return None
+    if not _is_short(query, key):
+        return None
+    with torch._C.DisableTorchFunction():  # an open capture must not take this for attention of the model
+        scale = 1 / math.sqrt(shape[-1]) if scale is None else float(scale)
+        return short_variances([call.query for call in calls], [call.key for call in calls], scale)
 
 
 def _unmasked(kept: Any) -> bool:

@@ -11,7 +11,7 @@ from geoattn.capture.record import Record
 from geoattn.errors import GeoattnError
 from geoattn.training.processes import current, mean_over_samples
 from geoattn.training.regulariser import Penalty, Regulariser, read_number
-from geoattn.training.variance import record_variances
+from geoattn.training.variance import glimpsed_variances, record_variances
 
 __all__ = ["VarianceRegulariser"]
 
@@ -77,11 +77,7 @@ class VarianceRegulariser(Regulariser):
 
     def penalise(self, record: Record, step: int) -> Penalty:
         """Gamma times h of the variance, and the variance of each layer."""
-        calls = list(record)
-        found = record_variances(calls)
-        names: dict[str, None] = {}
-        for call in calls:
-            names[layer_name(call, names)] = None
+        names, found = _variances(record)
         if isinstance(found, Tensor) and current() is None:
             means = found.mean((1, 2))  # one step for all layers
             layers, variance = dict(zip(names, means.detach().unbind(), strict=True)), means.mean()
@@ -98,11 +94,28 @@ class VarianceRegulariser(Regulariser):
         return Penalty(self.gamma * self.h(variance), figures)
 
 
+def _variances(record: Record) -> tuple[dict[str, None], Any]:
+    """Names of the calls, and their variances: (b, h) each, in one tensor where they are of one shape."""
+    names: dict[str, None] = {}
+    glimpses = record.glimpses()
+    found = None if glimpses is None else glimpsed_variances(glimpses)
+    if glimpses is None or found is None:
+        calls = list(record)
+        for call in calls:
+            names[layer_name(call.name, call.visit, names)] = None
+        return names, record_variances(calls)
+    visits: dict[str, int] = {}
+    for glimpse in glimpses:
+        visits[glimpse.name] = visits.get(glimpse.name, -1) + 1
+        names[layer_name(glimpse.name, visits[glimpse.name], names)] = None
+    return names, found
+
+
 def _mean(layers: list[Any]) -> Any:
     """The mean over layers, which may lie on several devices."""
     return torch.stack([value.to(layers[0].device) for value in layers]).mean()
 
 
-def layer_name(call: Any, taken: Any) -> str:
+def layer_name(name: str, visit: int, taken: Any) -> str:
     """Name of a call for a log: that of its module, with the number of the visit where layers are shared."""
-    return call.name if call.name not in taken else f"{call.name}#{call.visit}"
+    return name if name not in taken else f"{name}#{visit}"
