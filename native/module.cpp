@@ -5,6 +5,9 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <memory>
+
 #include "job.hpp"
 #include "row_variance.hpp"
 
@@ -23,6 +26,7 @@ using Address = std::uintptr_t;
 using Addresses = std::vector<Address>;
 using Places = std::vector<std::tuple<Address, std::int64_t, std::int64_t, std::int64_t>>;  // address, strides of (b, h, rows)
 using Sizes = std::tuple<std::int64_t, std::int64_t, int, int, int>;                          // b, h, n, m, d
+using Four = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>;              // a shape, or strides
 
 bool has_v3() {
 #if defined(GEOATTN_HAVE_V3)
@@ -94,6 +98,30 @@ geoattn::Maps maps_of(const Places& queries, const Places& keys, const Sizes& si
     const auto [batch, heads, n, m, d] = sizes;
     return {operands_of(queries), operands_of(keys), batch, heads, n, m, d, threads};
 }
+
+// Made between two layers of a model, where all that Python does takes long: few arguments, and no tensors.
+class RowVariances {
+  public:
+    RowVariances(Address query, const Four& query_strides, Address key, const Four& key_strides, const Four& shape, double scale,
+                 int threads) {
+        const auto [b, h, n, d] = shape;
+        const auto [q_batch, q_head, q_row, _] = query_strides;
+        const auto [k_batch, k_head, k_row, __] = key_strides;
+        count_ = b * h;
+        slopes_.reset(new float[std::size_t(count_ * n * n)]);
+        variances_.reset(new float[std::size_t(count_)]);
+        const geoattn::Maps maps{{{floats(query), q_batch, q_head, q_row}}, {{floats(key), k_batch, k_head, k_row}}, b, h, int(n), int(n),
+                                 int(d), threads};
+        nb::gil_scoped_release release;
+        GEOATTN_CALL(row_variances)(maps, scale, variances_.get(), slopes_.get());
+    }
+    void copy_to(Address variance) const { std::copy_n(variances_.get(), count_, floats(variance)); }
+    Address slope() const { return reinterpret_cast<Address>(slopes_.get()); }
+
+  private:
+    std::int64_t count_;
+    std::unique_ptr<float[]> variances_, slopes_;
+};
 
 }  // namespace
 
@@ -168,13 +196,19 @@ NB_MODULE(_native, m) {
 
     m.def(
         "row_variance_gradients",
-        [](const Places& queries, const Places& keys, const Sizes& sizes, Address slope, Address upstream, const Addresses& to_query,
-           const Addresses& to_key, int threads) {
+        [](const Places& queries, const Places& keys, const Sizes& sizes, const Addresses& slopes, Address upstream,
+           const Addresses& to_query, const Addresses& to_key, int threads) {
             const geoattn::Maps maps = maps_of(queries, keys, sizes, threads);
-            const geoattn::Gradients gradients{floats(slope), floats(upstream), floats(to_query), floats(to_key)};
+            const geoattn::Gradients gradients{floats(slopes), floats(upstream), floats(to_query), floats(to_key)};
             nb::gil_scoped_release release;
             GEOATTN_CALL(row_variance_gradients)(maps, gradients);
         },
-        "queries"_a, "keys"_a, "sizes"_a, "slope"_a, "upstream"_a, "to_query"_a, "to_key"_a, "threads"_a,
-        "Fill the gradients of sum(upstream * variance).");
+        "queries"_a, "keys"_a, "sizes"_a, "slopes"_a, "upstream"_a, "to_query"_a, "to_key"_a, "threads"_a,
+        "Fill the gradients of sum(upstream * variance), from the slopes of each layer.");
+
+    nb::class_<RowVariances>(m, "RowVariances", "Variances (b, h) of one layer and their slopes, in memory of their own.")
+        .def(nb::init<Address, const Four&, Address, const Four&, const Four&, double, int>(), "query"_a, "query_strides"_a, "key"_a,
+             "key_strides"_a, "shape"_a, "scale"_a, "threads"_a, "Of queries and keys of one shape (b, h, n, d).")
+        .def("copy_to", &RowVariances::copy_to, "variance"_a, "Copy the variances to this address.")
+        .def_prop_ro("slope", &RowVariances::slope, "Address of the slopes (b, h, n, n).");
 }

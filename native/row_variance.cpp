@@ -233,16 +233,15 @@ void row_variance_gradients(const Maps& maps, const Gradients& g) {
     };
     const Buffers buffers{std::vector<float>(std::size_t(n) * m), std::vector<float>(std::size_t(m) * d)};
     each_map(maps, buffers, [&](Buffers& own, std::int64_t map, const float* q, std::int64_t q_row, const float* k, std::int64_t k_row) {
-        const float* slope = g.slope + map * n * m;
-        const float upstream = g.upstream[map];
+        const std::int64_t layer = map / (maps.batch * maps.heads), within = map % (maps.batch * maps.heads);
+        const float *slope = g.slope[layer] + within * n * m, upstream = g.upstream[map];
         float *scaled = own.slope.data(), *key = own.key.data();
         for (int e = 0; e < n * m; ++e) scaled[e] = upstream * slope[e];
         // Rows of the slope sum to 0, so keys may be taken from the first of them: what all have in common only costs digits.
         for (int j = 0; j < m; ++j)
             for (int t = 0; t < d; ++t) key[std::size_t(j) * d + t] = k[j * k_row + t] - k[t];
-        const std::int64_t layer = map / (maps.batch * maps.heads), within = map % (maps.batch * maps.heads) * d;
-        Product{g.to_query[layer] + within * n, scaled, m, 1, key, d, n, m, d}.run();
-        Product{g.to_key[layer] + within * m, scaled, 1, m, q, q_row, m, n, d}.run();
+        Product{g.to_query[layer] + within * n * d, scaled, m, 1, key, d, n, m, d}.run();
+        Product{g.to_key[layer] + within * m * d, scaled, 1, m, q, q_row, m, n, d}.run();
     });
 }
 

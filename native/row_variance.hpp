@@ -25,7 +25,7 @@ struct Maps {
 };
 
 struct Gradients {
-    const float* slope = nullptr;     // (layers, b, h, n, m)
+    std::vector<float*> slope;        // per layer (b, h, n, m)
     const float* upstream = nullptr;  // (layers, b, h)
     std::vector<float*> to_query;     // per layer (b, h, n, d)
     std::vector<float*> to_key;       // per layer (b, h, m, d)

@@ -55,9 +55,23 @@ def row_variance_gradients(
     queries: list[Place],
     keys: list[Place],
     sizes: Sizes,
-    slope: int,
+    slopes: list[int],
     upstream: int,
     to_query: list[int],
     to_key: list[int],
     threads: int,
 ) -> None: ...
+
+class RowVariances:
+    slope: int
+    def __init__(
+        self,
+        query: int,
+        query_strides: tuple[int, ...],
+        key: int,
+        key_strides: tuple[int, ...],
+        shape: tuple[int, ...],
+        scale: float,
+        threads: int,
+    ) -> None: ...
+    def copy_to(self, variance: int) -> None: ...

@@ -361,23 +361,26 @@ def test_a_batch_of_nothing_but_padding() -> None:
 class Shared(nn.Module):
     """One layer of attention that is used twice, and reads one tensor."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
-        self.transformer = LViT(SMALL).transformer
+        self.transformer = LViT(replace(SMALL, dim_head=width)).transformer
 
     def forward(self, x: Tensor) -> Tensor:
         return self.transformer(self.transformer(x))
 
 
-def test_penalties_of_calls_that_nobody_reads() -> None:
+@pytest.mark.parametrize("width", [8, 16])
+def test_penalties_of_calls_that_nobody_reads(width: int) -> None:
     """From the second step on nothing of the calls is read but queries and keys: the same numbers, and names."""
     torch.manual_seed(0)
-    model, x = Shared(), torch.rand(3, 17, 16)
+    model, x = Shared(width), torch.rand(3, 17, 16)
     handle = VarianceRegulariser("increase").attach(model)
     found = []
     for unread in (False, True):
         out = model(x)
-        assert (handle._record.glimpses() is not None) is unread
+        glimpses = handle._record.glimpses()
+        assert (glimpses is not None) is unread
+        assert all((glimpse.early is not None) is (width == 16) for glimpse in glimpses or [])  # where the kernel fits
         penalty = handle.penalty()
         figures = handle.figures()
         found.append((penalty.detach(), figures, gradients(model, out.sum() + penalty)))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from geoattn.training import short_variance
-from geoattn.training.short_variance import short_variances
+from geoattn.training.short_variance import early_variance, short_variances
 
 
 def plain(queries: list[Tensor], keys: list[Tensor], scale: float) -> Tensor:
@@ -52,8 +52,13 @@ def test_both_ways_equal_the_plain_formula(layers, b, h, n, m, d, spread, scale,
     torch.set_num_threads(2 if threaded else 1)
     try:
         with mock.patch.object(short_variance, "_PER_THREAD", 1):  # else so little work stays on one thread
-            for way in (short_variance._Kernel, short_variance._Short):
-                assert_close(with_gradients(way.apply(scale, *inputs), inputs), expected)
+            found = with_gradients(short_variance._Kernel.apply(scale, None, *inputs), inputs)
+            assert_close(found, expected)
+            assert_close(with_gradients(short_variance._Short.apply(scale, *inputs), inputs), expected)
+            if n == m <= 2 * d:
+                early = [early_variance(q, k, scale) for q, k in zip(queries, keys, strict=True)]
+                again = with_gradients(short_variances(queries, keys, scale, early), inputs)
+                assert all(torch.equal(one, two) for one, two in zip(found, again, strict=True))
     finally:
         torch.set_num_threads(threads)
 
@@ -69,7 +74,7 @@ def test_a_second_thread_only_where_it_repays_its_start() -> None:
 @pytest.mark.parametrize("spread", [1e-4, 1e-3, 30.0])
 def test_nearly_uniform_and_nearly_one_hot_rows(spread: float) -> None:
     inputs = operands(2, 3, 2, 17, 17, 64, spread)
-    value = short_variance._Kernel.apply(0.125, *inputs)
+    value = short_variance._Kernel.apply(0.125, None, *inputs)
     assert_close(with_gradients(value, inputs), with_gradients(plain(inputs[:2], inputs[2:], 0.125), inputs))
 
 
@@ -77,8 +82,43 @@ def test_what_all_keys_have_in_common_costs_no_digits() -> None:
     inputs = [x.detach() for x in operands(1, 2, 2, 9, 9, 32, 1.0)]
     inputs[1] = inputs[1] + 64.0
     inputs = [x.requires_grad_() for x in inputs]
-    value = short_variance._Kernel.apply(0.125, *inputs)
+    value = short_variance._Kernel.apply(0.125, None, *inputs)
     assert_close(with_gradients(value, inputs), with_gradients(plain(inputs[:1], inputs[1:], 0.125), inputs))
+
+
+@pytest.mark.parametrize(
+    ("change", "made"),
+    [
+        (lambda x: x, True),
+        (lambda x: x.double(), False),
+        (lambda x: x.detach(), False),  # no gradient to come
+        (lambda x: x.repeat(1, 1, 20, 1), False),  # maps larger than queries and keys
+        (lambda x: torch.stack([x, x], -1)[..., 0], False),  # entries of a row apart
+        (lambda x: x.transpose(1, 2).contiguous().transpose(1, 2), True),  # heads after tokens
+    ],
+)
+def test_where_the_work_is_done_early(change, made: bool) -> None:
+    q, k = (change(x) for x in operands(1, 2, 1, 5, 5, 8, 1.0))
+    assert (early_variance(q, k, 0.3) is not None) is made
+    with torch.no_grad():
+        assert early_variance(q, k, 0.3) is None
+
+
+def test_functions_of_functions_are_left_alone() -> None:
+    q, k = operands(1, 2, 1, 5, 5, 8, 1.0)
+    found = []
+    torch.func.grad(lambda x: found.append(early_variance(x, k, 0.3)) or x.sum())(q)
+    assert found == [None]
+
+
+def test_slopes_made_early_serve_two_backward_passes() -> None:
+    inputs = operands(1, 2, 1, 5, 5, 8, 1.0)
+    value = short_variances(inputs[:1], inputs[1:], 0.3, [early_variance(*inputs, 0.3)]).sum()
+    first = torch.autograd.grad(value, inputs, retain_graph=True)
+    second = torch.autograd.grad(value, inputs)
+    assert all(torch.equal(one, two) for one, two in zip(first, second, strict=True))
+    with pytest.raises(RuntimeError, match="a second time"):
+        torch.autograd.grad(value, inputs)
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])

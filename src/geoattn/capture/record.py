@@ -29,7 +29,13 @@ class Record(Sequence):  # not Sequence[Call]: type checkers at run time would r
     and d = 64).
     """
 
-    def __init__(self, layers: Layers, inputs: bool, reduce: Callable[[Call], Any] | None) -> None:
+    def __init__(
+        self,
+        layers: Layers,
+        inputs: bool,
+        reduce: Callable[[Call], Any] | None,
+        early: Callable[[Any, Any, float], Any] | None,
+    ) -> None:
         self._calls: list[Call] = []
         self._waiting: list[tuple[Sighting | Glimpse, tuple[int | None, ...]]] = []
         self._layers = layers
@@ -39,7 +45,7 @@ class Record(Sequence):  # not Sequence[Call]: type checkers at run time would r
         self._checked: set[str] = set()
         self._last_self: Call | None = None
         self._state = "not entered"
-        self.sightings = Sightings(inputs, self._receive)
+        self.sightings = Sightings(inputs, early, self._receive)
 
     @overload
     def __getitem__(self, index: int) -> Call: ...

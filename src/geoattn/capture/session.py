@@ -66,15 +66,26 @@ def capture(
 
 
 class Capture:
-    """The block itself: hooks and the function mode are on between entry and exit, whatever happens."""
+    """The block itself: hooks and the function mode are on between entry and exit, whatever happens.
 
-    def __init__(self, model: nn.Module, layers: Layers, inputs: bool, reduce: Callable[[Call], Any] | None) -> None:
+    ``early`` is given queries, keys and scale of each call that is noted in haste, as soon as it has run; the `Glimpse`
+    keeps what it returns.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        layers: Layers = None,
+        inputs: bool = False,
+        reduce: Callable[[Call], Any] | None = None,
+        early: Callable[[Any, Any, float], Any] | None = None,
+    ) -> None:
         refuse_model(model)
         chosen = chooser(layers)
         names = [name for name, _ in module_names(model)]
         if not any(chosen(name) for name in names):
             raise complain(layers, names, "modules of the model")
-        self._record = Record(layers, inputs, reduce)
+        self._record = Record(layers, inputs, reduce, early)
         sightings = self._record.sightings
         mode = AttentionMode(sightings)
         self._stack = ModuleStack(

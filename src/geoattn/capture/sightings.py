@@ -7,6 +7,7 @@ looking at the others, and are delivered outside of compiled code.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, no_type_check
 
@@ -66,7 +67,8 @@ class Glimpse(NamedTuple):
     query: Any
     key: Any
     versions: tuple[int, int]
-    scale: float | None
+    scale: float
+    early: Any  # what `Capture` was asked to make of it at once
 
     def is_as_it_was(self) -> bool:
         """Whether nothing has changed queries and keys in place."""
@@ -91,7 +93,7 @@ class Letter:
 class Sightings:
     """The state of an open capture: running modules, trails of softmax results, and the inbox."""
 
-    def __init__(self, with_inputs: bool, receive: Callable[[Any], None]) -> None:
+    def __init__(self, with_inputs: bool, early: Any, receive: Callable[[Any], None]) -> None:
         self.frames: list[Frame] = []
         self.last = Letter(None, None)
         self.trails: list[Trail] = []
@@ -101,6 +103,7 @@ class Sightings:
         self.probed: set[str] = set()
         self.joined: set[str] = set()  # modules with batch and heads in one axis
         self.with_inputs = with_inputs
+        self._early = early
         self._receive = receive
 
     def deliver(self) -> None:
@@ -142,8 +145,10 @@ class Sightings:
         refuse_tensor(query, frame.name)
         if frame.by_name and frame.only_tokens and _is_plain(args, kwargs):
             query, key, _ = args
-            about = frame.name, frame.heads, frame.batch_first, frame.args[0].shape
-            self._add(Glimpse(*about, query, key, (query._version, key._version), kwargs.get("scale")))
+            scale, versions, tokens = kwargs.get("scale"), (query._version, key._version), frame.args[0].shape
+            scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
+            early = None if self._early is None else self._early(query, key, scale)
+            self._add(Glimpse(frame.name, frame.heads, frame.batch_first, tokens, query, key, versions, scale, early))
             return
         key = args[1] if given > 1 else kwargs["key"]
         value = args[2] if given > 2 else kwargs["value"]

@@ -18,7 +18,7 @@ from torch._C._autograd import _get_current_graph_task_keep_graph
 from geoattn.capture.compiling import plain_python
 from geoattn.capture.record import Record
 from geoattn.capture.selection import Layers
-from geoattn.capture.session import capture
+from geoattn.capture.session import Capture
 from geoattn.errors import GeoattnError
 from geoattn.training.processes import Processes, sharing
 
@@ -42,6 +42,9 @@ class Regulariser(ABC):
     A subclass says how a record becomes a penalty; `attach` does the rest, for any model that `capture` can read:
     Hugging Face with sdpa or eager attention, nn.MultiheadAttention, L-ViT, hand-written attention, compiled or not.
     """
+
+    #: What is to be made of a call in haste (see `Glimpse`) as soon as it has run, of queries, keys and scale.
+    early: Callable[[Any, Any, float], Any] | None = None
 
     @abstractmethod
     def penalise(self, record: Record, step: int) -> Penalty:
@@ -90,7 +93,7 @@ class Handle:
         self._added = self._spent = False
         # Our hook before those of the capture clears the last step; the one after them finds the mode switched off.
         before = model.register_forward_pre_hook(self._before)
-        self._capture = capture(model, layers)
+        self._capture = Capture(model, layers, early=regulariser.early)
         self._record = self._capture.__enter__()
         after = model.register_forward_hook(self._after)
         self._hooks = [before, after]

@@ -11,14 +11,32 @@ from geoattn import _native
 from geoattn.errors import GeoattnError
 from geoattn.training.reused_memory import ReusedMemory
 
-__all__ = ["narrow_dtype", "refuse_second_derivative", "short_variances", "wide_dtype"]
+__all__ = ["early_variance", "narrow_dtype", "refuse_second_derivative", "short_variances", "wide_dtype"]
 
 _TOGETHER = 1 << 19  # numbers of queries and keys of short calls that go together: more leaves the cache, and is slower
 _PER_THREAD = 1 << 24  # products from which another thread repays its start, beside those of torch that still spin
 _memory = ReusedMemory()
 
 
-def short_variances(queries: list[Any], keys: list[Any], scale: float) -> Tensor:
+def early_variance(query: Any, key: Any, scale: float) -> Any:
+    """What `short_variances` takes as ``early``: the work of its forward pass on one call, right after it has run.
+
+    Queries and keys of one shape (b, h, n, d) are in the cache then, and are not when the penalty is asked for. None
+    where there is no kernel, or no gradient to come.
+    """
+    if not query.requires_grad or not torch.is_grad_enabled() or torch._C._are_functorch_transforms_active():
+        return None
+    shape = query.shape
+    if shape[2] > 2 * shape[3] or not _is_dense(query) or not _is_dense(key):
+        return None
+    products = shape.numel() * shape[2]
+    threads = 1 if products < 2 * _PER_THREAD else _threads(products)
+    return _native.RowVariances(
+        query.data_ptr(), query.stride(), key.data_ptr(), key.stride(), shape, scale, threads
+    )  # fmt: skip
+
+
+def short_variances(queries: list[Any], keys: list[Any], scale: float, early: list[Any] | None = None) -> Tensor:
     r"""Variance of softmax(scale q k^T) for each map of L calls of one shape, without masks: (L, b, h).
 
     For short rows the work is small and its many small steps are what costs: so all layers take each of them together.
@@ -26,12 +44,14 @@ def short_variances(queries: list[Any], keys: list[Any], scale: float) -> Tensor
     On a CPU float32 goes through a kernel of our own, one map at a time in cache, where the maps are no larger than q
     and k; the rest takes the same steps in torch.
 
+    ``early`` is what `early_variance` made of each call.
+
     Weights and their deviations are in float64, as both nearly uniform and nearly one-hot rows lose digits in float32
     (the latter in the gradient); the products that make the gradient are in the dtype of the inputs, float32 for 16-bit
     ones. Keeps no more than q and k for the backward pass.
     """
-    if _kernel_fits(queries, keys):
-        return _Kernel.apply(scale, *queries, *keys)
+    if early or _kernel_fits(queries, keys):
+        return _Kernel.apply(scale, early, *queries, *keys)
     room = max(1, _TOGETHER // (queries[0].numel() + keys[0].numel()))
     starts = range(0, len(queries), room)
     return torch.cat([_Short.apply(scale, *queries[i : i + room], *keys[i : i + room]) for i in starts])
@@ -48,40 +68,45 @@ class _Kernel(torch.autograd.Function):
     """Forward keeps the slope of each variance in the logits, backward multiplies it with keys and queries."""
 
     @staticmethod
-    def forward(ctx: Any, scale: float, *inputs: Any):
+    def forward(ctx: Any, scale: float, early: Any, *inputs: Any):
         layers = len(inputs) // 2
-        variance, slope = _values(scale, inputs[:layers], inputs[layers:], any(ctx.needs_input_grad))
-        if slope is not None:
-            ctx.save_for_backward(slope, *inputs)
+        variance = torch.empty((layers, *inputs[0].shape[:2]), dtype=torch.float32, device="cpu")
+        if early:
+            start, step = variance.data_ptr(), 4 * variance.stride(0)
+            for k, found in enumerate(early):
+                found.copy_to(start + k * step)
+            ctx.slopes = early
+        else:
+            ctx.slopes = _fill(variance, scale, inputs[:layers], inputs[layers:], any(ctx.needs_input_grad))
+        ctx.save_for_backward(*inputs)
         return variance
 
     @staticmethod
     def backward(ctx: Any, *upstream: Any):
         refuse_second_derivative()
-        slope, *inputs = ctx.saved_tensors
-        layers = len(slope)
-        return None, *_gradients(inputs[:layers], inputs[layers:], slope, upstream[0])
+        inputs, layers = ctx.saved_tensors, len(ctx.slopes)
+        slopes = [x.data_ptr() if isinstance(x, Tensor) else x.slope for x in ctx.slopes]
+        return None, None, *_gradients(inputs[:layers], inputs[layers:], slopes, upstream[0])
 
 
-def _values(scale: float, queries: Any, keys: Any, with_slope: bool) -> tuple[Any, Any]:
-    """Variances (layers, b, h), and their slopes if wanted."""
+def _fill(variance: Tensor, scale: float, queries: Any, keys: Any, with_slope: bool) -> Any:
+    """Fills in the variances (layers, b, h); their slopes, if wanted."""
     (b, h, n, d), m, layers = queries[0].shape, keys[0].shape[2], len(queries)
-    variance = torch.empty((layers, b, h), dtype=torch.float32, device="cpu")
     slope = _memory.take((layers, b, h, n, m)) if with_slope else None
     _native.row_variances(
         [_place(x) for x in queries], [_place(x) for x in keys], (b, h, n, m, d), scale,
         variance.data_ptr(), 0 if slope is None else slope.data_ptr(), _threads(layers * b * h * n * m * d),
     )  # fmt: skip
-    return variance, slope
+    return slope
 
 
-def _gradients(queries: Any, keys: Any, slope: Any, upstream: Any) -> list[Any]:
+def _gradients(queries: Any, keys: Any, slopes: list[int], upstream: Any) -> list[Any]:
     """Gradients of sum(upstream * variance)."""
     (b, h, n, d), m, upstream = queries[0].shape, keys[0].shape[2], upstream.contiguous()
     made = [_memory.take(x.shape) for x in (*queries, *keys)]
     addresses = [x.data_ptr() for x in made]
     _native.row_variance_gradients(
-        [_place(x) for x in queries], [_place(x) for x in keys], (b, h, n, m, d), slope.data_ptr(), upstream.data_ptr(),
+        [_place(x) for x in queries], [_place(x) for x in keys], (b, h, n, m, d), slopes, upstream.data_ptr(),
         addresses[: len(queries)], addresses[len(queries) :], _threads(len(queries) * b * h * n * m * d),
     )  # fmt: skip
     return made
@@ -98,8 +123,7 @@ def _place(x: Tensor) -> tuple[int, int, int, int]:
 
 def _is_dense(x: Any) -> bool:
     """Whether the kernel can read it: rows of float32 in the memory of the CPU, as they are (not to be negated)."""
-    dense = type(x) is Tensor and x.dtype == torch.float32 and x.stride(-1) == 1 and x.device.type == "cpu"
-    return dense and not x.is_neg()
+    return type(x) is Tensor and x.dtype == torch.float32 and x.stride(-1) == 1 and x.is_cpu and not x.is_neg()
 
 
 class _Short(torch.autograd.Function):

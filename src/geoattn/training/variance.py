@@ -201,8 +201,9 @@ def glimpsed_variances(calls: list[Glimpse]) -> Tensor | None:
     if not _is_short(query, key):
         return None
     with torch._C.DisableTorchFunction():  # an open capture must not take this for attention of the model
-        scale = 1 / math.sqrt(shape[-1]) if scale is None else float(scale)
-        return short_variances([call.query for call in calls], [call.key for call in calls], scale)
+        early = [call.early for call in calls]
+        queries, keys = [call.query for call in calls], [call.key for call in calls]
+        return short_variances(queries, keys, scale, None if None in early else early)
 
 
 def _unmasked(kept: Any) -> bool:

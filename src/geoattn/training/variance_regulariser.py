@@ -11,6 +11,7 @@ from geoattn.capture.record import Record
 from geoattn.errors import GeoattnError
 from geoattn.training.processes import current, mean_over_samples
 from geoattn.training.regulariser import Penalty, Regulariser, read_number
+from geoattn.training.short_variance import early_variance
 from geoattn.training.variance import glimpsed_variances, record_variances
 
 __all__ = ["VarianceRegulariser"]
@@ -54,6 +55,8 @@ class VarianceRegulariser(Regulariser):
     >>> loss.backward()
     >>> handle.remove()
     """
+
+    early = staticmethod(early_variance)
 
     def __init__(self, direction: Any = "increase", a: Any = 100.0, b: Any = None, gamma: Any = 1.0) -> None:
         if direction not in ("increase", "decrease"):
