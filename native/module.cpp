@@ -99,28 +99,32 @@ geoattn::Maps maps_of(const Places& queries, const Places& keys, const Sizes& si
     return {operands_of(queries), operands_of(keys), batch, heads, n, m, d, threads};
 }
 
-// Made between two layers of a model, where all that Python does takes long: few arguments, and no tensors.
+// Made between two layers of a model, where all that Python does takes long: few arguments, and no tensors where it can be
+// helped. The slopes go to an address of `owner`, or to memory of their own.
 class RowVariances {
   public:
     RowVariances(Address query, const Four& query_strides, Address key, const Four& key_strides, const Four& shape, double scale,
-                 int threads) {
+                 int threads, Address slope, nb::object owner)
+        : slope_(floats(slope)), owner_(std::move(owner)) {
         const auto [b, h, n, d] = shape;
         const auto [q_batch, q_head, q_row, _] = query_strides;
         const auto [k_batch, k_head, k_row, __] = key_strides;
         count_ = b * h;
-        slopes_.reset(new float[std::size_t(count_ * n * n)]);
-        variances_.reset(new float[std::size_t(count_)]);
+        own_.reset(new float[std::size_t(count_ * (slope_ == nullptr ? 1 + n * n : 1))]);
+        if (slope_ == nullptr) slope_ = own_.get() + count_;
         const geoattn::Maps maps{{{floats(query), q_batch, q_head, q_row}}, {{floats(key), k_batch, k_head, k_row}}, b, h, int(n), int(n),
                                  int(d), threads};
         nb::gil_scoped_release release;
-        GEOATTN_CALL(row_variances)(maps, scale, variances_.get(), slopes_.get());
+        GEOATTN_CALL(row_variances)(maps, scale, own_.get(), slope_);
     }
-    void copy_to(Address variance) const { std::copy_n(variances_.get(), count_, floats(variance)); }
-    Address slope() const { return reinterpret_cast<Address>(slopes_.get()); }
+    void copy_to(Address variance) const { std::copy_n(own_.get(), count_, floats(variance)); }
+    Address slope() const { return reinterpret_cast<Address>(slope_); }
 
   private:
     std::int64_t count_;
-    std::unique_ptr<float[]> variances_, slopes_;
+    float* slope_;
+    nb::object owner_;
+    std::unique_ptr<float[]> own_;  // the variances, and what follows
 };
 
 }  // namespace
@@ -206,9 +210,10 @@ NB_MODULE(_native, m) {
         "queries"_a, "keys"_a, "sizes"_a, "slopes"_a, "upstream"_a, "to_query"_a, "to_key"_a, "threads"_a,
         "Fill the gradients of sum(upstream * variance), from the slopes of each layer.");
 
-    nb::class_<RowVariances>(m, "RowVariances", "Variances (b, h) of one layer and their slopes, in memory of their own.")
-        .def(nb::init<Address, const Four&, Address, const Four&, const Four&, double, int>(), "query"_a, "query_strides"_a, "key"_a,
-             "key_strides"_a, "shape"_a, "scale"_a, "threads"_a, "Of queries and keys of one shape (b, h, n, d).")
+    nb::class_<RowVariances>(m, "RowVariances", "Variances (b, h) of one layer and their slopes.")
+        .def(nb::init<Address, const Four&, Address, const Four&, const Four&, double, int, Address, nb::object>(), "query"_a,
+             "query_strides"_a, "key"_a, "key_strides"_a, "shape"_a, "scale"_a, "threads"_a, "slope"_a, "owner"_a.none(),
+             "Of queries and keys of one shape (b, h, n, d); the slopes at an address of their owner, or 0 and None.")
         .def("copy_to", &RowVariances::copy_to, "variance"_a, "Copy the variances to this address.")
         .def_prop_ro("slope", &RowVariances::slope, "Address of the slopes (b, h, n, n).");
 }

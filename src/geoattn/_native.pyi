@@ -73,5 +73,7 @@ class RowVariances:
         shape: tuple[int, ...],
         scale: float,
         threads: int,
+        slope: int,
+        owner: object,
     ) -> None: ...
     def copy_to(self, variance: int) -> None: ...

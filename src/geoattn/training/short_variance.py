@@ -15,6 +15,7 @@ __all__ = ["early_variance", "narrow_dtype", "refuse_second_derivative", "short_
 
 _TOGETHER = 1 << 19  # numbers of queries and keys of short calls that go together: more leaves the cache, and is slower
 _PER_THREAD = 1 << 24  # products from which another thread repays its start, beside those of torch that still spin
+_IN_HEAP = 1 << 15  # slopes up to which memory comes from the heap, without a system call and fresh pages
 _memory = ReusedMemory()
 
 
@@ -31,8 +32,10 @@ def early_variance(query: Any, key: Any, scale: float) -> Any:
         return None
     products = shape.numel() * shape[2]
     threads = 1 if products < 2 * _PER_THREAD else _threads(products)
+    slope = _memory.take((*shape[:3], shape[2])) if shape[:3].numel() * shape[2] > _IN_HEAP else None
     return _native.RowVariances(
-        query.data_ptr(), query.stride(), key.data_ptr(), key.stride(), shape, scale, threads
+        query.data_ptr(), query.stride(), key.data_ptr(), key.stride(), shape, scale, threads,
+        0 if slope is None else slope.data_ptr(), slope,
     )  # fmt: skip
 
 
