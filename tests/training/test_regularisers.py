@@ -17,6 +17,7 @@ from torch.nn import functional
 from geoattn.capture import capture
 from geoattn.curvature.loss import curvature_loss
 from geoattn.errors import GeoattnError
+from geoattn.training import variance
 from geoattn.training.curvature_regulariser import CurvatureRegulariser
 from geoattn.training.lvit import LViT, LViTConfig
 from geoattn.training.row_entropy import RowEntropy
@@ -393,6 +394,19 @@ def test_penalties_of_calls_that_nobody_reads(width: int) -> None:
         *(f"variance/transformer.layers.{k}.0{v}" for v in ("", "#1") for k in (0, 1)),
     ]
     assert all(torch.equal(a, b) for a, b in zip(grads, equal, strict=True))
+    handle.remove()
+
+
+def test_what_was_done_early_is_used_however_many_maps_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    model, x = Shared(16), torch.rand(3, 17, 16)
+    handle = VarianceRegulariser("increase").attach(model)
+    model(x)
+    expected = handle.penalty()
+    monkeypatch.setattr(variance, "_is_short", lambda *_: False)
+    monkeypatch.setattr(variance, "_stream", lambda *_: pytest.fail("computed twice"))
+    model(x)
+    assert torch.equal(handle.penalty(), expected)
     handle.remove()
 
 

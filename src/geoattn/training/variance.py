@@ -191,19 +191,23 @@ def record_variances(calls: list[Call]) -> Tensor | list[Tensor]:
 
 
 def glimpsed_variances(calls: list[Glimpse]) -> Tensor | None:
-    """Variances (calls, b, h) of short calls of one kind, without reading the rest of them; None for others."""
+    """Variances (calls, b, h) of short calls of one kind, without reading the rest of them; None for others.
+
+    Of calls that were dealt with early, slopes are no larger than queries and keys, however many there are.
+    """
     query, key, scale = calls[0].query, calls[0].key, calls[0].scale
     shape, dtype, device = query.shape, query.dtype, query.device
     for call in calls:
         x = call.query  # and keys of the same shape
         if x.shape != shape or x.dtype != dtype or x.device != device or call.key.dtype != dtype or call.scale != scale:
             return None
-    if not _is_short(query, key):
-        return None
+    early = [call.early for call in calls]
+    if None in early:
+        if not _is_short(query, key):
+            return None
+        early = None
     with torch._C.DisableTorchFunction():  # an open capture must not take this for attention of the model
-        early = [call.early for call in calls]
-        queries, keys = [call.query for call in calls], [call.key for call in calls]
-        return short_variances(queries, keys, scale, None if None in early else early)
+        return short_variances([call.query for call in calls], [call.key for call in calls], scale, early)
 
 
 def _unmasked(kept: Any) -> bool:
