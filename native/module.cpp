@@ -131,6 +131,7 @@ class RowVariances {
 
 NB_MODULE(_native, m) {
     m.doc() = "Exact transport on the shortest-path metric of weighted graphs; variances of short attention maps.";
+    nb::set_leak_warnings(false);  // the graph of a loss that a script still holds at its end keeps its slopes, as it may
     m.def("instruction_set", [] { return V3 ? "x86-64-v3" : "baseline"; });
 
     m.def(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from unittest import mock
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from geoattn.training import short_variance
+from geoattn.training.reused_memory import ReusedMemory
 from geoattn.training.short_variance import early_variance, short_variances
 
 
@@ -119,6 +122,28 @@ def test_slopes_made_early_serve_two_backward_passes() -> None:
     assert all(torch.equal(one, two) for one, two in zip(first, second, strict=True))
     with pytest.raises(RuntimeError, match="a second time"):
         torch.autograd.grad(value, inputs)
+
+
+def test_slopes_go_with_the_graph() -> None:
+    q, k = operands(1, 2, 1, 5, 5, 8, 1.0)
+    memory = ReusedMemory()
+    with mock.patch.object(short_variance, "_IN_HEAP", 0), mock.patch.object(short_variance, "_memory", memory):
+        value = short_variances([q], [k], 0.3, [early_variance(q, k, 0.3)])
+    lent = [block for block in memory._blocks if block[1]() is not None]
+    assert len(lent) == 1
+    del value
+    assert all(block[1]() is None for block in memory._blocks)
+
+
+def test_a_script_may_end_with_a_loss_in_hand() -> None:
+    """Nothing is said of slopes that live to the end."""
+    script = (
+        "import torch; from geoattn.training.short_variance import *;"
+        "q = torch.randn(2, 1, 5, 8, requires_grad=True);"
+        "loss = short_variances([q], [q], 1.0, [early_variance(q, q, 1.0)]).sum()"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ended.stderr == ""
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
