@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 from geoattn.capture import by_name, capture
 from geoattn.capture.own_code import fused_or_none
-from geoattn.capture.sightings import Glimpse
+from geoattn.capture.sighting import Glimpse
 from geoattn.errors import GeoattnError
 from geoattn.training.edge_mask import EdgeMask
 from geoattn.training.lvit import LViT, LViTConfig

@@ -129,10 +129,12 @@ def test_slopes_go_with_the_graph() -> None:
     memory = ReusedMemory()
     with mock.patch.object(short_variance, "_IN_HEAP", 0), mock.patch.object(short_variance, "_memory", memory):
         value = short_variances([q], [k], 0.3, [early_variance(q, k, 0.3)])
-    lent = [block for block in memory._blocks if block[1]() is not None]
-    assert len(lent) == 1
-    del value
-    assert all(block[1]() is None for block in memory._blocks)
+        assert [block[1]() is None for block in memory._blocks] == [False]
+        value.sum().backward(retain_graph=True)
+        assert memory._blocks[0][1]() is not None
+        value.sum().backward()
+        assert memory._blocks[0][1]() is None
+        assert bool(value.isfinite().all())
 
 
 def test_a_script_may_end_with_a_loss_in_hand() -> None:

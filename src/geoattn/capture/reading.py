@@ -15,7 +15,7 @@ from geoattn.capture.kept import Kept, versions
 from geoattn.capture.layout import Lead, broadcast_lead, lead_axes, spread_mask, to_four
 from geoattn.capture.maps import Mask
 from geoattn.capture.padding import is_token_mask
-from geoattn.capture.sightings import Sighting
+from geoattn.capture.sighting import Sighting
 from geoattn.errors import GeoattnError
 
 __all__ = ["read_sighting", "reads_a_cache", "versions_of"]

@@ -15,7 +15,8 @@ from geoattn.capture.kept import storage_bytes
 from geoattn.capture.maps import Mask, compact_mask
 from geoattn.capture.reading import read_sighting, reads_a_cache, versions_of
 from geoattn.capture.selection import Layers, chooser, complain
-from geoattn.capture.sightings import Glimpse, Sighting, Sightings
+from geoattn.capture.sighting import Glimpse, Sighting
+from geoattn.capture.sightings import Sightings
 from geoattn.errors import GeoattnError
 
 __all__ = ["Record"]

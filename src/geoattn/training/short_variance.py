@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._autograd import _get_current_graph_task_keep_graph
 
 from geoattn import _native
 from geoattn.errors import GeoattnError
@@ -89,7 +90,10 @@ class _Kernel(torch.autograd.Function):
         refuse_second_derivative()
         inputs, layers = ctx.saved_tensors, len(ctx.slopes)
         slopes = [x.data_ptr() if isinstance(x, Tensor) else x.slope for x in ctx.slopes]
-        return None, None, *_gradients(inputs[:layers], inputs[layers:], slopes, upstream[0])
+        gradients = _gradients(inputs[:layers], inputs[layers:], slopes, upstream[0])
+        if not _get_current_graph_task_keep_graph():
+            ctx.slopes = None  # as saved tensors go, though the loss may live on
+        return None, None, *gradients
 
 
 def _fill(variance: Tensor, scale: float, queries: Any, keys: Any, with_slope: bool) -> Any:

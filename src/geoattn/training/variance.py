@@ -12,7 +12,7 @@ from torch import Tensor
 from geoattn.capture.call import Call
 from geoattn.capture.kept import versions
 from geoattn.capture.maps import BLOCKED, Mask, allowed_entries
-from geoattn.capture.sightings import Glimpse
+from geoattn.capture.sighting import Glimpse
 from geoattn.errors import GeoattnError
 from geoattn.training.short_variance import narrow_dtype, refuse_second_derivative, short_variances, wide_dtype
 
