@@ -102,3 +102,19 @@ def test_progress_counts_over_layers(run, monkeypatch):
     assert run("curvature").exit_code == 0
     assert seen == sorted(seen)
     assert seen[-1] == 4 * 6 * 4 * 136
+
+
+def test_ctrl_c_while_a_string_is_executed(tmp_path):
+    """As dataclasses do, when a module is imported: Python would end `-m` by the signal, though it was caught."""
+    (tmp_path / "untimely.py").write_text(
+        "import sys\n"
+        "from geoattn.cli import app\n"
+        "def run():\n"
+        "    try:\n"
+        "        exec('raise KeyboardInterrupt')\n"
+        "    except KeyboardInterrupt:\n"
+        "        raise app._InterruptedError from None\n"
+        "sys.exit(app._guarded(run))\n"
+    )
+    ended = subprocess.run([sys.executable, "-m", "untimely"], cwd=tmp_path, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "geoattn: interrupted\n")

@@ -15,5 +15,8 @@ def main() -> None:
 
         app(prog_name="geoattn")
     except KeyboardInterrupt:  # before a verb began
+        from geoattn.cli.interrupt import handled_interrupt
+
         os.write(sys.stderr.fileno(), b"geoattn: interrupted\n")
+        handled_interrupt()
         sys.exit(130)

@@ -13,6 +13,7 @@ from geoattn._version import __version__
 from geoattn.cli.cite import cite
 from geoattn.cli.curvature import curvature
 from geoattn.cli.doctor import doctor
+from geoattn.cli.interrupt import handled_interrupt
 from geoattn.cli.printable import printable
 from geoattn.cli.report import report
 from geoattn.cli.simulate import simulate
@@ -59,6 +60,7 @@ def _guarded(run: Any) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except _InterruptedError:
+        handled_interrupt()
         return _say("interrupted", INTERRUPTED)
     except GeoattnError as error:
         return _say(f"error: {error}", BAD_INPUT)

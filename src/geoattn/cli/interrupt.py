@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["prompt_interrupt"]
+__all__ = ["handled_interrupt", "prompt_interrupt"]
 
 _GRACE = 0.6  # seconds the kernel has to stop by itself
 
@@ -42,6 +42,15 @@ def prompt_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
         for timer in timers:
             timer.cancel()
+
+
+def handled_interrupt() -> None:
+    """Tell Python that Ctrl-C was dealt with: `python -m geoattn` would else end by the signal instead of with a code.
+
+    That happens when the signal came while a string was executed, as dataclasses do. Python remembers it, whoever
+    catches the exception, until the next string is executed.
+    """
+    exec("")
 
 
 def _leave() -> None:
