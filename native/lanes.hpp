@@ -148,6 +148,28 @@ inline double min_gap(const double* d, const double* p, int n, int stride) {
     return lowest(_mm256_min_pd(left, right));
 }
 
+// How many entries are less than |p(a) - p(k)|, of `lengths` in blocks of eight columns k, each with its rows a < k + 7.
+inline int count_shorter(const float* lengths, const float* p, int n) {
+    const __m256 sign = _mm256_set1_ps(-0.0f);
+    __m256i even = _mm256_setzero_si256(), odd = even;
+    for (int k = 0; k < n; k += 8) {
+        const __m256 here = _mm256_load_ps(p + k);
+        const auto shorter = [&](int a) {
+            const __m256 apart = _mm256_andnot_ps(sign, _mm256_sub_ps(here, _mm256_set1_ps(p[a])));
+            return _mm256_castps_si256(_mm256_cmp_ps(_mm256_load_ps(lengths + 8 * a), apart, _CMP_LT_OQ));
+        };
+        const int rows = std::min(n, k + 7);
+        int a = 0;
+        for (; a + 2 <= rows; a += 2) even = _mm256_sub_epi32(even, shorter(a)), odd = _mm256_sub_epi32(odd, shorter(a + 1));
+        if (a < rows) even = _mm256_sub_epi32(even, shorter(a));
+        lengths += 8 * rows;
+    }
+    const __m256i both = _mm256_add_epi32(even, odd);
+    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
+    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1)));
+}
+
 // first position of the largest positive entry, -1 when there is none
 inline int argmax_positive(const double* x, int n) {
     __m256d m0 = _mm256_setzero_pd(), m1 = m0;
@@ -252,6 +274,14 @@ inline double min_gap(const double* d, const double* p, int n, int stride) {
             low = gap < low ? gap : low;
         }
     return low;
+}
+
+inline int count_shorter(const float* lengths, const float* p, int n) {
+    int count = 0;
+    for (int k = 0; k < n; k += 8)
+        for (int a = 0; a < std::min(n, k + 7); ++a, lengths += 8)
+            for (int c = 0; c < 8; ++c) count += lengths[c] < (p[k + c] < p[a] ? p[a] - p[k + c] : p[k + c] - p[a]);
+    return count;
 }
 
 inline int argmax_positive(const double* x, int n) {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "lanes.hpp"
 #include "parallel.hpp"
+#include "sixteen.hpp"
 
 namespace geoattn::GEOATTN_ISA {
 
@@ -20,10 +20,26 @@ struct Matrix {
     const double* operator[](int i) const { return &data[std::size_t(i) * stride]; }
 };
 
+// Floyd-Warshall on the upper triangle: a symmetric matrix stays symmetric from step to step, to the bit.
+inline void all_pairs_upper(Matrix& d, const Stop& stop) {
+    Row<double> through(d.stride, INF);
+    for (int k = 0; k < d.n && !stop.asked(); ++k) {
+        for (int i = 0; i < k; ++i) through[i] = d[i][k];
+        std::copy(d[k] + k, d[k] + d.stride, through.begin() + k);
+        for (int i = 0; i < d.n; ++i) {
+            const int from = i & ~3;
+            if (through[i] < INF) relax(d[i] + from, through[i], through.data() + from, d.stride - from);
+        }
+    }
+    for (int i = 0; i < d.n; ++i)
+        for (int j = 0; j < i; ++j) d[i][j] = d[j][i];
+}
+
 // Floyd-Warshall in place, in float64 with no threshold: an edge of 1e-300 counts. Tiles keep large graphs in cache.
 inline void all_pairs(Matrix& d, bool directed, Crew& crew, const Stop& stop) {
     const int n = d.n;
     for (int i = 0; i < n; ++i) d[i][i] = 0;
+    if (n <= 512 && !directed) return all_pairs_upper(d, stop);
     const int tile = n <= 512 ? n : 128, tiles = (n + tile - 1) / tile;
     // relax rows of tile I, columns of tile J, through the nodes of tile K
     auto relax_tile = [&](int I, int J, int K) {
@@ -123,6 +139,11 @@ struct Network {
     std::vector<std::uint16_t> near;  // near[v * NEAR + k]: the k-th nearest class to v; empty where it does not pay
     bool halved = false;              // many edges are essential: what is near is not that near
 
+    // For the first look of a certificate: each edge once, in units of `reach`, less LOOSE, as `count_shorter` reads it. A float of a
+    // length and two of potentials are off by less than LOOSE / 2 together.
+    static constexpr float LOOSE = 1e-6f;
+    Row<float> once;
+
     const ShortEdges& short_edges(bool outward) const { return outward || !directed ? short_out : short_in; }
 
     void finish(double bound, Crew& crew) {
@@ -138,9 +159,7 @@ struct Network {
         rough_scale = scale * ROUGH_REACH;
         auto roughen = [&](const Matrix& m, Row<std::int16_t>& rough) {
             rough.assign(std::size_t(n) * rough_stride, 32767);
-            for (int u = 0; u < n; ++u)
-                for (int v = 0; v < n; ++v)
-                    if (m[u][v] < INF) rough[std::size_t(u) * rough_stride + v] = std::int16_t(std::lrint(m[u][v] * rough_scale));
+            for (int u = 0; u < n; ++u) round_lengths(m[u], rough_scale, stride, rough.data() + u * rough_stride);
         };
         if (rough_stride) roughen(out, rough_out);
         if (!directed && rough_stride) {
@@ -151,6 +170,7 @@ struct Network {
             // Measured: fewer edges do not repay it.
             if (!warm && edges >= (n <= 65 ? 1500 : 500)) few = std::min(n / (edges < 8 * n ? 5 : 3), MOST_FEW);
             if (few && n > 65) find_near(crew);
+            list_once();
             halved = edges * 8 >= std::int64_t(n) * n;
         }
         round(out, coarse_out);
@@ -163,6 +183,17 @@ struct Network {
         if (rough_stride) roughen(in, rough_in);
         round(in, coarse_in);
         if (many) short_in.fill(coarse_in, n, stride, crew);
+    }
+
+    void list_once() {
+        once.reserve(std::size_t(stride) * (stride / 2 + 4));
+        for (int k = 0; k < n; k += 8)
+            for (int a = 0; a < std::min(n, k + 7); ++a) {
+                const std::size_t at = once.size();
+                once.resize(at + 8);
+                for (int c = 0; c < 8; ++c) once[at + c] = float(out[a][k + c] * scale) - LOOSE;  // infinite beyond n
+                for (int b = k; b <= a; ++b) once[at + b - k] = std::numeric_limits<float>::infinity();
+            }
     }
 
     void find_near(Crew& crew) {

@@ -20,10 +20,8 @@ inline int find(std::vector<int>& parent, int x) {
     return x;
 }
 
-inline Network build_network(const Prepared& p, const std::vector<int>& nodes, std::vector<int>& label, bool directed, Crew& crew,
-                             const Stop& stop, bool to_solve) {
-    Network net;
-    net.directed = directed;
+// The classes of a part, with the lengths and the distances between them.
+inline void merge_nodes(const Prepared& p, const std::vector<int>& nodes, std::vector<int>& label, Network& net) {
     const Matrix& d = p.distances;
     for (int x : nodes) {  // merge nodes at distance 0 both ways
         int same = -1;
@@ -33,22 +31,47 @@ inline Network build_network(const Prepared& p, const std::vector<int>& nodes, s
         label[x] = same;
     }
     net.n = int(net.members.size());
+    if (net.n == d.n) {
+        net.out = p.lengths;
+        net.distances = d;
+        return;
+    }
     net.out = Matrix(net.n);
     net.distances = Matrix(net.n);
-    Matrix& between = net.distances;
-    Matrix back(net.n);
     for (int x : nodes)
         for (int y : nodes) {
             const int a = label[x], b = label[y];
             if (a != b) net.out[a][b] = std::min(net.out[a][b], p.lengths[x][y]);
         }
     for (int a = 0; a < net.n; ++a)
-        for (int b = 0; b < net.n; ++b) back[b][a] = between[a][b] = d[net.members[a]][net.members[b]];
+        for (int b = 0; b < net.n; ++b) net.distances[a][b] = d[net.members[a]][net.members[b]];
+}
+
+// The shortest way from each node to another one.
+inline std::vector<double> nearest_other(const Matrix& d) {
+    std::vector<double> least(d.n);
+    Row<double> beyond(d.stride, 0.0);
+    for (int a = 0; a < d.n; ++a) {
+        beyond[a] = INF;
+        least[a] = min_sum(d[a], beyond.data(), d.stride);
+        beyond[a] = 0;
+    }
+    return least;
+}
+
+inline Network build_network(const Prepared& p, const std::vector<int>& nodes, std::vector<int>& label, bool directed, Crew& crew,
+                             const Stop& stop, bool to_solve) {
+    Network net;
+    net.directed = directed;
+    merge_nodes(p, nodes, label, net);
+    const Matrix& between = net.distances;
+    Matrix turned(directed ? net.n : 0);
+    if (directed)
+        for (int a = 0; a < net.n; ++a)
+            for (int b = 0; b < net.n; ++b) turned[b][a] = between[a][b];
+    const Matrix& back = directed ? turned : between;
     // A way over a third node is at least as long as the shortest steps out of a and into b: most edges need no search.
-    std::vector<double> leave(net.n, INF), enter(net.n, INF);
-    for (int a = 0; a < net.n; ++a)
-        for (int b = 0; b < net.n; ++b)
-            if (a != b) leave[a] = std::min(leave[a], between[a][b]), enter[a] = std::min(enter[a], back[a][b]);
+    const std::vector<double> leave = nearest_other(between), enter = directed ? nearest_other(back) : leave;
     crew.each(net.n, [&](int a) {
         if (stop.asked()) return;
         for (int b = 0; b < net.n; ++b) {
@@ -78,12 +101,16 @@ inline Prepared prepare(const Job& job, std::int64_t g, Crew& crew, bool to_solv
     p.lengths = Matrix(n);
     std::vector<int> parent(n);
     std::iota(parent.begin(), parent.end(), 0);
-    for (int u = 0; u < n; ++u)
-        for (int v = 0; v < n; ++v)
-            if (u != v && lengths[std::size_t(u) * n + v] < INF) {
-                p.lengths[u][v] = lengths[std::size_t(u) * n + v];
-                parent[find(parent, u)] = find(parent, v);
-            }
+    for (int u = 0, apart = n; u < n; ++u) {
+        std::copy_n(lengths + std::size_t(u) * n, n, p.lengths[u]);
+        p.lengths[u][u] = INF;
+        for (int v = 0; v < n && apart > 1; ++v) {
+            if (!(p.lengths[u][v] < INF)) continue;
+            const int a = find(parent, u), b = find(parent, v);
+            apart -= a != b;
+            parent[a] = b;
+        }
+    }
     p.distances = p.lengths;
     all_pairs(p.distances, job.directed, crew, job.stop);
 

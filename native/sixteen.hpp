@@ -106,6 +106,16 @@ inline void round_all(const double* x, double scale, int n, std::int16_t* plus, 
     }
 }
 
+// rounded[k] = scale * x[k], at most 32767; n is a multiple of eight.
+inline void round_lengths(const double* x, double scale, int n, std::int16_t* rounded) {
+    const __m256d s = _mm256_set1_pd(scale), most = _mm256_set1_pd(32767);
+    for (int k = 0; k < n; k += 8) {
+        const __m128i low = _mm256_cvtpd_epi32(_mm256_min_pd(_mm256_mul_pd(_mm256_load_pd(x + k), s), most));
+        const __m128i high = _mm256_cvtpd_epi32(_mm256_min_pd(_mm256_mul_pd(_mm256_load_pd(x + k + 4), s), most));
+        _mm_store_si128(reinterpret_cast<__m128i*>(rounded + k), _mm_packs_epi32(low, high));
+    }
+}
+
 // A set in registers, for operations on all of its words
 template <int WORDS> struct Words {
     typedef std::uint64_t Register __attribute__((vector_size(8 * WORDS)));
@@ -275,6 +285,10 @@ inline void round_all(const double* x, double scale, int n, std::int16_t* plus, 
         plus[k] = std::int16_t(std::lrint(x[k] * scale));
         minus[k] = std::int16_t(-plus[k]);
     }
+}
+
+inline void round_lengths(const double* x, double scale, int n, std::int16_t* rounded) {
+    for (int k = 0; k < n; ++k) rounded[k] = std::int16_t(std::lrint(std::min(x[k] * scale, 32767.0)));
 }
 
 template <int V> inline Hits<V> nearest(const std::int16_t* x, const std::int16_t* y, std::int16_t error) {

@@ -98,12 +98,13 @@ template <class Mass> struct Masses {
     int classes;
     std::vector<Mass> data;
 
-    Masses(const Job& job, std::int64_t g, const Prepared& p, int part, const std::vector<int>& named, int classes)
+    Masses(const Job& job, std::int64_t g, const Prepared& p, int part, const std::vector<int>& named, int classes, Crew& crew)
         : whole(job.idle > 0 ? WHOLE<Mass> / 8 : WHOLE<Mass>), idle(Mass(job.idle * whole)), classes(classes),
           data(named.size() * std::size_t(classes), 0) {
         const double* measures = job.measures + g * std::size_t(job.n) * job.n;
-        for (std::size_t k = 0; k < named.size(); ++k)
-            round_measure(measures + std::size_t(named[k]) * job.n, p, part, job.n, whole, &data[k * classes]);
+        crew.each(int(named.size()), [&](int k) {
+            round_measure(measures + std::size_t(named[k]) * job.n, p, part, job.n, whole, &data[std::size_t(k) * classes]);
+        });
     }
     const Mass* operator[](int slot) const { return &data[std::size_t(slot) * classes]; }
 };
@@ -139,7 +140,7 @@ struct Answer {
 // The k-th pair of the solver's plan.
 template <class Solver, class Mass>
 Answer answer(Solver& solver, int k, const Network& net, const Extent& extent, const Supplies<Mass>& supplies, double idle, double whole,
-              const Stop& stop) {
+              double denominator, const Stop& stop) {
     Answer result{solver.solve(supplies, k, 4.0 * net.n, stop)};
     if (result.outcome != Outcome::optimal) return result;
     Mass apart = 0;
@@ -147,7 +148,8 @@ Answer answer(Solver& solver, int k, const Network& net, const Extent& extent, c
     const double moved = idle * whole + as_double(apart);
     result.w1 = solver.cost() / whole;
     // Rounding may have put each class off by a unit, over the diameter at worst.
-    result.excess = (solver.excess(moved, extent.diameter) + extent.classes * extent.diameter) / whole;
+    const double rounding = extent.classes * extent.diameter, enough = GOOD_ENOUGH * std::max(denominator, result.w1) * whole - rounding;
+    result.excess = (solver.excess(moved, extent.diameter, enough) + rounding) / whole;
     return result;
 }
 
@@ -157,10 +159,12 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, std::vector
     const int n = job.n;
     const double* measures = job.measures + g * std::size_t(n) * n;
     std::vector<int> slot(n, -1), named;
-    for (const Pair& q : pairs)
+    for (const Pair& q : pairs) {
         for (int x : {job.pairs[2 * q.edge], job.pairs[2 * q.edge + 1]})
             if (slot[x] < 0) slot[x] = int(named.size()), named.push_back(x);
-    const Masses<std::int64_t> masses(job, g, p, id, named, net.n);
+        if (int(named.size()) == n) break;
+    }
+    const Masses<std::int64_t> masses(job, g, p, id, named, net.n, crew);
     std::optional<Masses<Wide>> wide_masses;
     std::once_flag made;
     bool leaves = false;  // whether any measure has mass outside the network
@@ -180,14 +184,15 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, std::vector
     const bool warm = net.step.empty();
     if (warm) sort_for_warm_starts(pairs, net, measures, n);
     // Enough chunks for all threads to end together; where a warm start begins must not depend on their number.
-    const std::size_t chunk = warm ? std::clamp<std::size_t>(pairs.size() / 24, 64, 512) : 16;
+    const std::size_t chunk = warm ? std::clamp<std::size_t>(pairs.size() / 24, 64, 512) : 8;
     const std::size_t chunks = (pairs.size() + chunk - 1) / chunk;
     // All chunks start from the tree of the first pair: from scratch it takes many times the pivots of the others.
-    Solver first(net);
+    std::optional<Solver> first;
+    if (warm) first.emplace(net);
     if (warm && pairs.size() > chunk) {
         const std::int64_t e = pairs[0].edge;
         const int x = job.pairs[2 * e], y = job.pairs[2 * e + 1];
-        first.solve({masses[slot[x]], masses[slot[y]], p.label[x], p.label[y], masses.idle}, 0, 4.0 * net.n, job.stop);
+        first->solve({masses[slot[x]], masses[slot[y]], p.label[x], p.label[y], masses.idle}, 0, 4.0 * net.n, job.stop);
     }
     std::atomic<std::size_t> next{0};
     crew.each(int(std::min(chunks, std::size_t(crew.size()))), [&](int) {
@@ -202,7 +207,7 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, std::vector
             t.branches([&](int v, int parent, bool falls) { row[net.members[v]] = net.members[parent] * 2 + falls; });
         };
         for (std::size_t c; (c = next.fetch_add(1)) < chunks;) {
-            if (warm) own.emplace(first);
+            if (warm) own.emplace(*first);
             else if (!own) own.emplace(net);
             Solver& solver = *own;
             exact_tree.reset();
@@ -226,14 +231,15 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, std::vector
                     if (job.stop.asked()) return;
                     job.done.fetch_add(1, std::memory_order_relaxed);
                     const std::int64_t e = edges[q];
-                    Answer a = answer(solver, q, net, {net.n, net.reach}, supplies[q], job.idle, masses.whole, job.stop);
+                    Answer a = answer(solver, q, net, {net.n, net.reach}, supplies[q], job.idle, masses.whole, job.denominator[e], job.stop);
                     const double scale = std::max(job.denominator[e], a.w1);
                     const bool again = a.outcome == Outcome::stalled || (a.outcome == Outcome::optimal && !(a.excess <= GOOD_ENOUGH * scale));
                     if (again) {
-                        std::call_once(made, [&] { wide_masses.emplace(job, g, p, id, named, net.n); });
+                        Crew alone(1);
+                        std::call_once(made, [&] { wide_masses.emplace(job, g, p, id, named, net.n, alone); });
                         if (!exact_tree) exact_tree.emplace(net);
                         const Extent extent = extent_of(net, p, id, measures, job.pairs[2 * e], job.pairs[2 * e + 1], n);
-                        a = answer(*exact_tree, 0, net, extent, supplies_of(*wide_masses, e), job.idle, wide_masses->whole, job.stop);
+                        a = answer(*exact_tree, 0, net, extent, supplies_of(*wide_masses, e), job.idle, wide_masses->whole, job.denominator[e], job.stop);
                     }
                     if (a.outcome != Outcome::optimal) {
                         job.status[e] = std::uint8_t(a.outcome == Outcome::unbounded ? Status::unreachable : Status::stalled);
@@ -274,6 +280,7 @@ void solve_graph(Job& job, std::int64_t g, Crew& crew) {
             continue;
         }
         const int k = p.network_of_part[p.part[x]];
+        if (work[k].empty()) work[k].reserve(std::size_t(job.offsets[g + 1] - e));
         work[k].push_back({e, p.label[x], p.label[y]});
     }
     for (std::size_t id = 0; id < p.network_of_part.size(); ++id) {

@@ -64,7 +64,7 @@ template <class Mass, class Real> class Tree : Simplex<Tree<Mass, Real>> {
     // Upper bound of cost() - optimum, in the same units, from the potentials alone: what the tree edges lack to be
     // tight, plus the mass that moves times the worst violation of p(a) - p(b) <= d(a, b). No mass moves over an edge that is
     // longer than `longest`.
-    double excess(double moved_mass, double longest) const {
+    double excess(double moved_mass, double longest, double) const {
         double slack = 0, worst = 0;
         for (const Node& x : node_) {
             const Real climb = Real(-x.uphill) * (p_[&x - node_.data()] - p_[x.parent]);
