@@ -66,32 +66,35 @@ template <int WORDS, int V, bool PART> class Cuts : Simplex<Cuts<WORDS, V, PART>
         return this->run(net_, negligible, stop);
     }
 
-    double cost() const {  // sum of flow * length, in units of mass
-        return sum_of([&](int g) { return std::fabs(double(flow_[g])) * edge_[g].length; });
-    }
-
-    // See Tree::excess. Where the edges of the tree are the only ones that are nearly tight, no way over edges is shorter than the
-    // potentials allow by more than these fall short of them together: a count in float proves that. What is not good `enough`,
-    // or has ties, is proved from all distances.
-    double excess(double moved_mass, double, double enough) const {
-        double lacks[4] = {}, costs[4] = {};
+    // Sum of flow * length, in units of mass; notes what `excess` needs.
+    double cost() {
+        double costs[4] = {}, slacks[4] = {}, lacks[4] = {};
         const auto add = [&](int g, int k) {
             const Edge& x = edge_[g];
-            const double lack = std::fabs(x.length - (p_[x.tail()] - p_[x.head()]));
+            const double flow = std::fabs(double(flow_[g])), lack = std::fabs(x.length - (p_[x.tail()] - p_[x.head()]));
+            costs[k] += flow * x.length;
+            slacks[k] += flow * lack;
             lacks[k] += lack;
-            costs[k] += std::fabs(double(flow_[g])) * lack;
         };
         int g = 0;
         for (; g + 4 <= last_; g += 4)
             for (int k = 0; k < 4; ++k) add(g + k, k);
         for (; g < last_; ++g) add(g, 0);
-        const double lack = (lacks[0] + lacks[1]) + (lacks[2] + lacks[3]), slack = (costs[0] + costs[1]) + (costs[2] + costs[3]);
-        const double quick = slack + lack * moved_mass;
-        if (!net_.once.empty() && quick <= enough && lack * net_.scale < 1e-9) {
+        slack_ = (slacks[0] + slacks[1]) + (slacks[2] + slacks[3]);
+        lack_ = (lacks[0] + lacks[1]) + (lacks[2] + lacks[3]);
+        return (costs[0] + costs[1]) + (costs[2] + costs[3]);
+    }
+
+    // See Tree::excess. Where the edges of the tree are the only ones that are nearly tight, no way over edges is shorter than the
+    // potentials allow by more than these fall short of them together: a count in float proves that. What is not good `enough`,
+    // or has ties, is proved from all distances.
+    double excess(double moved_mass, double, double enough) {
+        const double quick = slack_ + lack_ * moved_mass;
+        if (!net_.once.empty() && quick <= enough && lack_ * net_.scale < 1e-9) {
             for (int v = 0; v < padded(n_); ++v) coarse_p_[v] = float(p_[v] * net_.scale);
             if (count_shorter(net_.once.data(), coarse_p_.data(), n_) == last_) return quick;
         }
-        return slack - violation(net_, p_.data()) * moved_mass;
+        return slack_ - violation(net_, p_.data()) * moved_mass;
     }
 
     double potential(int v) const { return p_[v]; }
@@ -149,7 +152,8 @@ template <int WORDS, int V, bool PART> class Cuts : Simplex<Cuts<WORDS, V, PART>
     std::uint64_t all_[SIDE] = {};  // the nodes of the tree
     Row<float> weight_;
     Row<double> p_;
-    mutable Row<float> coarse_p_;
+    Row<float> coarse_p_;
+    double slack_ = 0, lack_ = 0;  // what the edges of the tree lack to be tight, with their flows and without
     Row<std::int16_t> rough_p_;  // p, then -p, in units of Network::rough; the largest number beyond the last node
     Row<std::int64_t> supply_;
     std::vector<int> far_, count_;  // sizes of the sides away from the source
@@ -161,15 +165,6 @@ template <int WORDS, int V, bool PART> class Cuts : Simplex<Cuts<WORDS, V, PART>
     Row<std::int64_t> gathered_;       // supplies of branches
     std::int32_t most_ = 0;            // the largest urgency
     std::uint64_t ties_ = 0;           // with the best edge so far
-
-    template <class Term> double sum_of(Term term) const {  // over the slots, four sums at a time
-        double sum[4] = {0, 0, 0, 0};
-        int g = 0;
-        for (; g + 4 <= last_; g += 4)
-            for (int k = 0; k < 4; ++k) sum[k] += term(g + k);
-        for (; g < last_; ++g) sum[0] += term(g);
-        return (sum[0] + sum[1]) + (sum[2] + sum[3]);
-    }
 
     void read(const Supplies<std::int64_t>& s) {
         for (int v = 0; v < n_; ++v) supply_[v] = s.from[v] - s.to[v];

@@ -51,7 +51,6 @@ template <int V, bool PART> class Greedy {
     void begin(const std::vector<Branch>& given) {
         const int root = sorted_[0], n = net_.n;
         std::fill_n(placed_, N, 0);
-        std::fill_n(exact_[0], 2 * N, INF);
         std::fill_n(rough_[0], 2 * N, std::int16_t(32767));
         for (int w = 0; w < WORDS; ++w) waiting_[w] = n >= 64 * (w + 1) ? ~0ull : n > 64 * w ? (1ull << (n - 64 * w)) - 1 : 0;
         first_ = 0;
@@ -64,7 +63,6 @@ template <int V, bool PART> class Greedy {
             if (!placed_[x.node]) walk(x.node, x.outward, x.parent);
         for (const Branch& x : given) {  // there a giver may bound a giver
             const int v = x.node, rounded = int(std::lrint(p_[v] * net_.rough_scale));
-            exact_[0][v] = -p_[v], exact_[1][v] = p_[v];
             rough_[0][v] = std::int16_t(-rounded), rough_[1][v] = std::int16_t(rounded);
         }
     }
@@ -92,8 +90,8 @@ template <int V, bool PART> class Greedy {
     int count_ = 0, first_ = 0, next_ = 0, by_ = 0;
     std::uint64_t waiting_[WORDS];  // places in the order of the nodes that are to come
     // Arrays of a known size: whoever writes to one need not look up where the others are.
-    alignas(64) std::int16_t rough_[2][N];  // what bounds takers, -p of the givers, and what bounds givers, p of the takers, in units of
-    alignas(64) double exact_[2][N];        // Network::rough; and as it is. Else infinite.
+    // What bounds takers, -p of the givers, and what bounds givers, p of the takers, in units of Network::rough; else the largest number.
+    alignas(64) std::int16_t rough_[2][N];
     alignas(64) std::int16_t key_[N], rank_[N];
     std::int32_t gives_[N], placed_[N], way_[N], sorted_[N];  // flags too: a char may alias anything
     double p_[N];
@@ -107,9 +105,7 @@ template <int V, bool PART> class Greedy {
     }
 
     void note(int v, int out) {
-        const double bound = -SIGN[out] * p_[v];
-        exact_[1 - out][v] = bound;
-        put(rough_[1 - out], v, std::int16_t(std::lrint(bound * net_.rough_scale)));
+        put(rough_[1 - out], v, std::int16_t(std::lrint(-SIGN[out] * p_[v] * net_.rough_scale)));
     }
 
     // The first look is in 16 bits; where it leaves several, lengths and potentials decide.
@@ -119,11 +115,10 @@ template <int V, bool PART> class Greedy {
         const Hits<V> hits = nearest<V>(net_.template between<PART>() + v * N, rough_[out], 2);
         if (hits.single()) [[likely]]
             return hits.first();
-        const double* bounds = exact_[out];
         int at = -1;
         double least = INF;
         hits.each([&](int u) {
-            const double value = net_.template distance<PART>(v, u) + bounds[u];
+            const double value = net_.template distance<PART>(v, u) + SIGN[out] * p_[u];
             at = value < least ? u : at;
             least = value < least ? value : least;
         });
@@ -146,7 +141,7 @@ template <int V, bool PART> class Greedy {
     }
 
     void place(int v, int out, int parent) {
-        const double length = net_.template distance<PART>(v, parent);
+        const double length = net_.template edge<PART>(v, parent);
         mark(v);
         p_[v] = p_[parent] + SIGN[out] * length;
         tree_[count_++] = {length, v, parent, out};

@@ -130,6 +130,8 @@ struct Network {
     template <bool PART> const std::int16_t* between() const { return (PART ? rough_out : rough_between).data(); }
     template <bool PART> double distance(int a, int b) const { return PART ? whole->distances[members[a]][members[b]] : distances[a][b]; }
 
+    template <bool PART> double edge(int a, int b) const { return PART ? distance<true>(a, b) : out[a][b]; }
+
     const std::int16_t* rough(bool outward) const { return (outward || !directed ? rough_out : rough_in).data(); }
 
     std::vector<std::uint16_t> step;  // step[v * n + u]: the class after v on a shortest way to u; empty where not known
@@ -212,23 +214,27 @@ struct Network {
     void find_steps(Crew& crew) {
         step.resize(std::size_t(n) * n);
         std::atomic<bool> known{true};
-        crew.each(n, [&](int v) {
-            if (!known.load(std::memory_order_relaxed)) return;
-            Row<double> best(stride, INF), to(stride, 0.0);
-            const double* here = distances[v];
-            for (int s = 0; s < n; ++s) {
-                const double length = out[v][s], *there = distances[s];
-                if (!(length < INF)) continue;
-                for (int u = 0; u < stride; ++u) {
-                    const double sum = length + there[u];
-                    const bool better = sum < best[u] && there[u] < here[u];
-                    best[u] = better ? sum : best[u];
-                    to[u] = better ? double(s) : to[u];
+        constexpr int ROWS = 16;
+        crew.each((n + ROWS - 1) / ROWS, [&](int block) {
+            Row<double> best(stride), to(stride);
+            for (int v = block * ROWS; v < std::min(n, (block + 1) * ROWS); ++v) {
+                if (!known.load(std::memory_order_relaxed)) return;
+                std::fill(best.begin(), best.end(), INF);
+                const double* here = distances[v];
+                for (int s = 0; s < n; ++s) {
+                    const double length = out[v][s], *there = distances[s];
+                    if (!(length < INF)) continue;
+                    for (int u = 0; u < stride; ++u) {
+                        const double sum = length + there[u];
+                        const bool better = sum < best[u] && there[u] < here[u];
+                        best[u] = better ? sum : best[u];
+                        to[u] = better ? double(s) : to[u];
+                    }
                 }
-            }
-            for (int u = 0; u < n; ++u) {
-                step[std::size_t(v) * n + u] = std::uint16_t(to[u]);
-                if (u != v && !(best[u] <= here[u] * (1 + 1e-14))) known = false;
+                for (int u = 0; u < n; ++u) {
+                    step[std::size_t(v) * n + u] = std::uint16_t(to[u]);
+                    if (u != v && !(best[u] <= here[u] * (1 + 1e-14))) known = false;
+                }
             }
         });
         if (!known) step.clear();

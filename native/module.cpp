@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "edges.hpp"
 #include "job.hpp"
 #include "row_variance.hpp"
 
@@ -19,6 +20,8 @@ using geoattn::Job;
 namespace {
 
 template <class T, int ND> using Array = nb::ndarray<T, nb::ndim<ND>, nb::c_contig, nb::device::cpu>;
+using Column = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Map = nb::ndarray<nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 using OptionalTrees = std::optional<Array<std::int32_t, 2>>;
 using OptionalPotentials = std::optional<Array<double, 2>>;
 // Tensors by address: the arrays of a training step are many and small, and each array object costs as much as its maps.
@@ -78,6 +81,14 @@ void fill(Job& job, const Array<const double, 3>& lengths, const Array<const dou
     job.floor = floor;
     job.idle = idle;
     job.threads = threads;
+}
+
+// A NumPy array that keeps the vector; `columns`: of so many columns, or 1-D.
+template <class T> nb::object as_array(std::vector<T>&& values, std::size_t columns = 0) {
+    auto* kept = new std::vector<T>(std::move(values));
+    const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    const std::size_t shape[2] = {kept->size() / std::max<std::size_t>(columns, 1), columns};
+    return nb::ndarray<nb::numpy, T>(kept->data(), columns ? 2 : 1, shape, owner).cast();
 }
 
 float* floats(Address address) { return reinterpret_cast<float*>(address); }
@@ -187,6 +198,33 @@ NB_MODULE(_native, m) {
         },
         "distances"_a.noconvert(), nb::kw_only(), "directed"_a, "threads"_a,
         "Turn lengths (infinite: no edge) into shortest-path distances, in place.");
+
+    m.def(
+        "list_edges",
+        [](Array<const double, 3> lengths, bool directed) {
+            geoattn::EdgeList list = geoattn::list_edges(lengths.data(), std::int64_t(lengths.shape(0)), std::int64_t(lengths.shape(1)), directed);
+            return nb::make_tuple(as_array(std::move(list.places)), as_array(std::move(list.pairs), 2), as_array(std::move(list.offsets)));
+        },
+        "lengths"_a.noconvert(), "directed"_a,
+        "Flat places, pairs and offsets by graph of all edges of finite length, each once.");
+
+    m.def(
+        "lay_out",
+        [](const std::vector<Column>& columns, Array<const std::int64_t, 1> places, const std::vector<Map>& maps, bool directed, int no_edge) {
+            for (std::size_t k = 0; k < columns.size(); ++k) {
+                const Map& map = maps.at(k);
+                const auto put = [&]<class T>(T nothing) {
+                    geoattn::lay_out(static_cast<const T*>(columns[k].data()), places.data(), std::int64_t(places.shape(0)), std::int64_t(map.shape(0)),
+                                     std::int64_t(map.shape(1)), directed, nothing, static_cast<T*>(map.data()));
+                };
+                if (columns[k].dtype() == nb::dtype<double>() && map.dtype() == nb::dtype<double>()) put(std::numeric_limits<double>::quiet_NaN());
+                else if (columns[k].dtype() == nb::dtype<std::uint8_t>() && map.dtype() == nb::dtype<std::uint8_t>()) put(std::uint8_t(no_edge));
+                else throw nb::type_error("columns and maps are float64 or uint8");
+            }
+        },
+        "columns"_a, "places"_a.noconvert(), "maps"_a, "directed"_a, "no_edge"_a,
+        "Fill maps (g, n, n): the columns in their ascending places, of undirected edges in both triangles; else NaN, or no_edge in\n"
+        "maps of bytes.");
 
     m.def(
         "row_variances",

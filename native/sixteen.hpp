@@ -2,6 +2,7 @@
 // AVX2 by hand where the compiler targets it, plain loops elsewhere; both give the same bits.
 #pragma once
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -56,7 +57,12 @@ template <> class Members<1> {
 template <int V> struct Hits {
     static constexpr int WORDS = (V + 3) / 4;
     std::uint64_t word[WORDS];
-    static int place(int bit) { return (bit & ~24) | (bit & 8) << 1 | (bit & 16) >> 1; }
+    static constexpr auto PLACES = [] {
+        std::array<std::uint16_t, 64 * WORDS> places{};
+        for (int bit = 0; bit < 64 * WORDS; ++bit) places[bit] = std::uint16_t((bit & ~24) | (bit & 8) << 1 | (bit & 16) >> 1);
+        return places;
+    }();
+    static int place(int bit) { return PLACES[bit]; }
     bool single() const {
         int sum = 0;
         for (std::uint64_t w : word) sum += std::popcount(w);
@@ -205,12 +211,12 @@ inline Hits<V> search_cut(const std::int16_t* lengths, const std::uint64_t* side
     return hits_of<V>([&](int v) { return _mm256_cmpgt_epi16(bound, __m256i(best[v])); });
 }
 
-// The entries of `set` where (x + own) + other is at most `limit`.
+// The entries of `set` where (x + own) + other is at most `limit`, which is less than that of any sum that would saturate.
 template <int V>
 inline Hits<V> at_most(const std::int16_t* x, const std::int16_t* own, std::int16_t other, const std::uint64_t* set, int limit) {
-    const __m256i bound = _mm256_set1_epi16(std::int16_t(limit + 1)), add = _mm256_set1_epi16(other);
+    const __m256i bound = _mm256_set1_epi16(std::int16_t(limit + 1 - other));
     return hits_of<V>([&](int v) {
-        const __m256i sum = _mm256_adds_epi16(_mm256_adds_epi16(load16(own + 16 * v), load16(x + 16 * v)), add);
+        const __m256i sum = _mm256_adds_epi16(load16(own + 16 * v), load16(x + 16 * v));
         return _mm256_and_si256(members(set, 16 * v), _mm256_cmpgt_epi16(bound, sum));
     });
 }
@@ -323,7 +329,7 @@ inline Hits<V> search_cut(const std::int16_t* lengths, const std::uint64_t* side
 
 template <int V>
 inline Hits<V> at_most(const std::int16_t* x, const std::int16_t* own, std::int16_t other, const std::uint64_t* set, int limit) {
-    return hits_of<V>([&](int k) { return (set[k >> 6] >> (k & 63) & 1) && saturated(saturated(own[k] + x[k]) + other) <= limit; });
+    return hits_of<V>([&](int k) { return (set[k >> 6] >> (k & 63) & 1) && saturated(own[k] + x[k]) < std::int16_t(limit + 1 - other); });
 }
 
 template <int V> inline void ranks(const std::int16_t* key, int n, std::int16_t* rank) {

@@ -100,12 +100,12 @@ def _hop_through_solver() -> tuple[float, float]:
     import numpy as np
 
     from geoattn.curvature.complete import total_variation
-    from geoattn.curvature.transport import pairs_of, solve_pairs
+    from geoattn.curvature.transport import all_edges, solve_pairs
     from geoattn.graph.build import build_graphs
     from geoattn.graph.convention import Convention
 
     graphs = build_graphs(_attention(24), Convention.of("hop"))
-    pairs, offsets = pairs_of(graphs.edges)
+    _, pairs, offsets = all_edges(graphs)
     closed = 1.0 - total_variation(graphs.measures, pairs, offsets)
     return float(np.abs(solve_pairs(graphs, pairs, offsets).kappa - closed).max()), 1e-12
 

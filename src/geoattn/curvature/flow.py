@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from geoattn._version import __version__
-from geoattn.curvature.transport import Status, pairs_of, solve_pairs
+from geoattn.curvature.transport import Status, all_edges, solve_pairs
 from geoattn.errors import GeoattnError
 from geoattn.graph.build import Graphs, build_graphs
 from geoattn.graph.convention import Convention
@@ -217,7 +217,7 @@ def _matrix(
 
 def _edge_curvature(graphs: Graphs, when: str, threads: int | None) -> Float[np.ndarray, " e"]:
     """Kappa of all edges; an error that names the edge where one has none."""
-    pairs, offsets = pairs_of(graphs.edges)
+    _, pairs, offsets = all_edges(graphs)
     solved = solve_pairs(graphs, pairs, offsets, threads=threads)
     bad = np.flatnonzero((solved.status != Status.SOLVED) & (solved.status != Status.BELOW_FLOOR))
     if len(bad):

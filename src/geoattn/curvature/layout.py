@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from jaxtyping import Int
 
+from geoattn import _native
 from geoattn.curvature.transport import Status
 from geoattn.errors import GeoattnError
 from geoattn.graph.inputs import Weights
@@ -41,29 +42,22 @@ def lay_out(
 ) -> dict[str, Any]:
     """The columns in the layout of `Curvature`, with ``shape`` and ``index``, as keywords for a result.
 
-    ``places`` says where each edge is in (graphs, n, n), flat.
+    ``places`` says where each edge is in (graphs, n, n), flat and ascending.
     Dense: (..., n, n), each undirected edge in both triangles; floats are NaN elsewhere, ``status`` says why.
     Sampled: the columns as they are, and an index (e, batch axes + 2).
     """
     n, shape = weights.n, (*weights.shape, weights.n, weights.n)
     if not dense:
         return {**columns, "shape": shape, "index": np.stack(np.unravel_index(places, shape), axis=1)}
-    # One look-up table, and each column is taken once: quicker than to put each into both triangles.
-    nowhere = len(places)
-    table = np.full(math.prod(shape), nowhere)
-    table[places] = np.arange(nowhere)
-    table = table.reshape(-1, n, n)
-    if not weights.convention.directed:
-        table = np.minimum(table, table.swapaxes(-1, -2))
-    arrays: dict[str, Any] = {}
-    for name, values in columns.items():
-        column = np.empty(nowhere + 1, dtype=values.dtype)
-        column[:-1], column[-1] = values, Status.NO_EDGE if name == "status" else np.nan
-        arrays[name] = column.take(table).reshape(shape)
-    if "status" in arrays and weights.padded:
-        valid = weights.valid.reshape(len(table), -1, n)[:, 0]
-        missing = ~(valid[:, :, None] & valid[:, None, :]) & (table == nowhere)
-        arrays["status"][missing.reshape(shape)] = Status.MISSING_TOKEN
+    graphs = math.prod(weights.shape)
+    maps = {name: np.empty((graphs, n, n), dtype=values.dtype) for name, values in columns.items()}
+    directed = weights.convention.directed
+    _native.lay_out(list(columns.values()), places, list(maps.values()), directed, Status.NO_EDGE.value)
+    if "status" in maps and weights.padded:
+        valid = weights.valid.reshape(graphs, -1, n)[:, 0]
+        missing = ~(valid[:, :, None] & valid[:, None, :]) & (maps["status"] == Status.NO_EDGE)
+        maps["status"][missing] = Status.MISSING_TOKEN
+    arrays = {name: values.reshape(shape) for name, values in maps.items()}
     return {**arrays, "shape": shape, "index": None}
 
 

@@ -15,7 +15,7 @@ from geoattn._version import __version__
 from geoattn.curvature.complete import all_hops_one, total_variation
 from geoattn.curvature.layout import Count, Edges, lay_out, read_count, read_edges
 from geoattn.curvature.result import Curvature, why_degenerate
-from geoattn.curvature.transport import Transport, pairs_at, solve_pairs
+from geoattn.curvature.transport import Transport, all_edges, pairs_at, solve_pairs
 from geoattn.errors import DegenerateCurvatureWarning, GeoattnError
 from geoattn.graph.build import Graphs, build_graphs
 from geoattn.graph.convention import Convention
@@ -97,7 +97,7 @@ def ollivier_ricci(
     total, finished, edge_count = 0 if progress is None else _estimate(weights, sample), 0, 0
     for first, graphs in chunks(weights):
         found, pairs, offsets, available = choose_pairs(graphs, sample, seed, first, wanted)
-        places.append(found + first * weights.n**2)
+        places.append(found + first * weights.n**2 if first else found)
         report = None if progress is None else (lambda done, base=finished: progress(base + done, total))
         solved = _solve(graphs, pairs, offsets, threads, report)
         finished += len(pairs)
@@ -179,6 +179,9 @@ def choose_pairs(
 
     Returns flat places in (g, n, n), pairs, offsets of the graphs among them, and how many edges there are in all.
     """
+    if sample is None and wanted is None:
+        places, pairs, offsets = all_edges(graphs)
+        return places, pairs, offsets, len(places)
     chosen = graphs.edges
     available = int(np.count_nonzero(chosen))
     if wanted is not None:

@@ -35,10 +35,11 @@ def distance_to_one(values: Float[np.ndarray, " e"]) -> float:
 
 def why_degenerate(kappa: Float[np.ndarray, " e"], status: UInt8[np.ndarray, " e"], convention: Convention) -> str:
     """Why the distribution of these edges says next to nothing about the attention; empty when it does."""
-    values = kappa[np.isfinite(kappa)]
+    solved = np.count_nonzero(status) == 0  # all of them, as a rule: then two looks are enough
+    values = kappa if solved else kappa[np.isfinite(kappa)]
     if len(values) < 3:
         return ""
-    floored = float(np.count_nonzero(status == Status.BELOW_FLOOR.value) / len(status)) if convention.floor > 0 else 0.0
+    floored = 0.0 if solved else float(np.count_nonzero(status == Status.BELOW_FLOOR.value) / len(status))
     if floored > 0.5:
         limit = f"{convention.floor:g}, where this convention sets curvature to 0"
         return f"{floored:.0%} of the edges are shorter than {limit}"

@@ -63,17 +63,15 @@ def edge_lengths(weights: Float[np.ndarray, "g n n"], convention: Convention) ->
     """Length of each edge, infinite where there is none."""
     edge = weights > 0
     kind = convention.length
-    with np.errstate(divide="ignore", over="ignore"):
-        if kind == "w":
-            length = weights
-        elif kind == "1/w":
-            length = 1.0 / weights
-        elif kind == "-log w":
-            length = 0.0 - np.log(weights)  # not -log, which is -0.0 for a weight of 1
-        elif kind == "1-w":
-            length = 1.0 - weights
-        else:
-            length = np.ones_like(weights)
+    if kind in ("1/w", "-log w"):
+        with np.errstate(divide="ignore", over="ignore"):
+            length = 1.0 / weights if kind == "1/w" else 0.0 - np.log(weights)  # not -log, which is -0.0 for a weight of 1
+    elif kind == "w":
+        length = weights
+    elif kind == "1-w":
+        length = 1.0 - weights
+    else:
+        length = np.ones_like(weights)
     length = np.where(edge, length, np.inf)
     if kind in ("-log w", "1-w") and (length < 0).any():
         # a weight may exceed 1 by the rounding of a row that was normalised

@@ -10,7 +10,7 @@ import scipy.spatial.distance
 from jaxtyping import Float
 
 from geoattn.curvature.ollivier import ollivier_ricci
-from geoattn.curvature.transport import Status, pairs_of, solve_pairs
+from geoattn.curvature.transport import Status, all_edges, solve_pairs
 from geoattn.errors import GeoattnError
 from geoattn.graph.build import Graphs, build_graphs
 from geoattn.graph.convention import Convention
@@ -73,7 +73,7 @@ def smallest_curvature(
     np.fill_diagonal(lengths, np.inf)
     convention = Convention.of("markov")
     graphs = Graphs(lengths[None], measures[None], np.isfinite(lengths)[None].astype(float), convention)
-    pairs, offsets = pairs_of(graphs.edges)
+    _, pairs, offsets = all_edges(graphs)
     solved = solve_pairs(graphs, pairs, offsets)
     if not (solved.status == Status.SOLVED).all():
         return float("nan")
@@ -197,7 +197,7 @@ def neighbourhood_bound(weights: Any, t: Any = 1) -> tuple[Inequality, Inequalit
 def _smallest_over_edges(lengths: np.ndarray, measures: np.ndarray) -> float:
     convention = Convention.of("hop")
     graphs = Graphs(lengths[None], measures[None], np.isfinite(lengths)[None].astype(float), convention)
-    pairs, offsets = pairs_of(graphs.edges)
+    _, pairs, offsets = all_edges(graphs)
     if len(pairs) == 0:
         return float("nan")
     solved = solve_pairs(graphs, pairs, offsets)
