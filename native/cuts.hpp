@@ -23,10 +23,11 @@ template <int WORDS, int V, bool PART> class Cuts : Simplex<Cuts<WORDS, V, PART>
     explicit Cuts(const Network& network)
         : net_(network), n_(network.n), last_(n_ - 1), urgency_(SLOTS, 0), edge_(last_), flow_(last_),
           side_of_(last_, Set{}), slots_of_(n_, Set{}), leaving_(n_, Set{}), weight_(n_), p_(padded(n_), 0.0), coarse_p_(padded(n_), 0.0f), rough_p_(2 * COLUMNS, 32767),
-          supply_(n_), far_(last_), count_(n_), list_(n_), order_(n_), greedy_(TOGETHER, Greedy<V, PART>(network)), below_(n_), gathered_(n_) {
+          supply_(n_), far_(last_), count_(n_), list_(n_), order_(n_), greedy_(TOGETHER, Greedy<V, PART>(network)), alone_(n_, Set{}), below_(n_), gathered_(n_) {
         for (bool outward : {false, true}) rough_[outward] = net_.rough(outward), rows_[outward] = &net_.rows(outward);
         for (int size = 1; size < n_; ++size) weight_[size] = -float(cut_weight(size, n_));
         for (int v = 0; v < n_; ++v) all_[v >> 6] |= 1ull << (v & 63);
+        for (int v = 0; v < last_; ++v) alone_[v].flip(v);
         if (net_.warm) plant(feasible_tree<double>(net_));
         for (int k = 0; k < TOGETHER && net_.few; ++k) few_.emplace_back(net_);
     }
@@ -161,6 +162,7 @@ template <int WORDS, int V, bool PART> class Cuts : Simplex<Cuts<WORDS, V, PART>
     std::vector<Greedy<V, PART>> greedy_;          // of the pairs of the plan
     std::vector<Branch> given_;              // what `solve_few` found
     std::deque<FewNodes<1, V <= 5 ? 2 : 5>> few_;  // for them: they stay where they are
+    Row<Set> alone_;                   // of a node: itself, unless it is the last one
     Row<Set> below_;                   // of a node of a new tree: those of its branch, without the last one
     Row<std::int64_t> gathered_;       // supplies of branches
     std::int32_t most_ = 0;            // the largest urgency
@@ -259,8 +261,8 @@ template <int WORDS, int V, bool PART> class Cuts : Simplex<Cuts<WORDS, V, PART>
         round_potentials();
         source_ = tree[0].node;
         Set *slots_of = slots_of_.data(), *below = below_.data(), *leaving = leaving_.data(), outward{};
-        for (int v = 0; v < n_; ++v) leaving[v] = below[v] = Set{};
-        for (int v = 0; v < last_; ++v) below[v].flip(v);
+        std::fill_n(leaving, n_, Set{});
+        std::copy_n(alone_.data(), n_, below);
         slots_of[source_] = Set{};
         for (int g = 0; g < last_; ++g) {
             const Branch& x = tree[g + 1];
@@ -298,7 +300,7 @@ template <int WORDS, int V, bool PART> class Cuts : Simplex<Cuts<WORDS, V, PART>
         most_ = largest<SLOTS>(urgency_.data(), Set{}.word);
     }
 
-    void centre() {
+    [[gnu::noinline]] void centre() {
         const double shift = p_[source_];
         for (int v = 0; v < n_; ++v) p_[v] -= shift;
         round_potentials();
@@ -332,7 +334,7 @@ template <int WORDS, int V, bool PART> class Cuts : Simplex<Cuts<WORDS, V, PART>
     }
 
     // The least slack exactly: among the edges that the first look leaves, or among all if it leaves none.
-    Found settle(bool outward, const std::uint64_t* side, const Hits<V>& columns, int limit) {
+    [[gnu::noinline]] Found settle(bool outward, const std::uint64_t* side, const Hits<V>& columns, int limit) {
         const std::int16_t *own = own_p(outward), *other = own_p(!outward);
         Found best;
         if (limit < Network::ROUGH_NONE)
@@ -354,7 +356,7 @@ template <int WORDS, int V, bool PART> class Cuts : Simplex<Cuts<WORDS, V, PART>
 
     const std::int16_t* own_p(bool outward) const { return rough_p_.data() + outward * COLUMNS; }
 
-    double pivot(const int e) {
+    [[gnu::always_inline]] double pivot(const int e) {
         const std::int64_t supply = -flow_[e];
         const Set cut = side_of_[e];
         const bool other_side = cut.size() * 2 > n_;  // the side with the last node is the smaller one

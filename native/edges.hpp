@@ -1,8 +1,8 @@
 // The edges of dense maps: where they are, and their values back in their places.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 namespace geoattn {
@@ -34,20 +34,25 @@ inline EdgeList list_edges(const double* lengths, std::int64_t graphs, std::int6
     return list;
 }
 
-// out (graphs, n, n), flat: the value of each edge in its place, of an undirected one also in the other triangle; else `nothing`.
-template <class T>
-void lay_out(const T* values, const std::int64_t* places, std::int64_t edges, std::int64_t graphs, std::int64_t n, bool directed,
-             T nothing, T* out) {
-    const std::int64_t area = n * n;
-    std::fill_n(out, graphs * area, nothing);
-    std::int64_t map = 0, row = 0, i = 0;  // of the place at hand; places ascend, so that nothing has to be divided
-    for (std::int64_t e = 0; e < edges; ++e) {
-        const std::int64_t place = places[e];
-        while (place >= map + area) map += area, row = map, i = 0;
-        while (place >= row + n) row += n, ++i;
-        out[place] = values[e];
-        if (!directed) out[map + (place - row) * n + i] = values[e];
+// The places of the same edges in the other triangle. Places ascend, so that nothing has to be divided.
+inline std::vector<std::int64_t> mirrored(const std::int64_t* places, std::size_t edges, std::int64_t n) {
+    std::vector<std::int64_t> mirror(edges);
+    std::int64_t map = 0, row = 0, i = 0;  // of the place at hand
+    for (std::size_t e = 0; e < edges; ++e) {
+        while (places[e] >= map + n * n) map += n * n, row = map, i = 0;
+        while (places[e] >= row + n) row += n, ++i;
+        mirror[e] = map + (places[e] - row) * n + i;
     }
+    return mirror;
+}
+
+// A value for each edge into its place and, unless `mirror` is empty, into that one; `nothing` elsewhere.
+template <class T>
+void lay_out(const T* values, const std::int64_t* places, std::size_t edges, const std::vector<std::int64_t>& mirror, T nothing, T* out,
+             std::size_t size) {
+    std::fill_n(out, size, nothing);
+    for (std::size_t e = 0; e < edges; ++e) out[places[e]] = values[e];
+    for (std::size_t e = 0; e < mirror.size(); ++e) out[mirror[e]] = values[e];
 }
 
 }  // namespace geoattn

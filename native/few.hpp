@@ -57,7 +57,7 @@ template <int WORDS, int V> struct FewNodes {
         part.warm = false;
         part.reach = whole.reach;
         part.rough_scale = whole.rough_scale;
-        part.rough_out.assign(std::size_t(part.n) * 16 * V, 32767);
+        part.rough_out.assign(std::size_t(std::max(part.n, 65)) * 16 * V, 32767);
         for (int a = 0; a < part.n; ++a) part.rough_out[a * 16 * V + a] = 0;
         return part;
     }

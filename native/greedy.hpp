@@ -132,7 +132,7 @@ template <int V, bool PART> class Greedy {
         const int n = net_.n;
         std::int32_t largest = 0, *sorted = sorted_;
         for (int v = 0; v < n; ++v) {
-            sorted[v] = std::bit_cast<std::int32_t>(std::fabs(float(supply[v])));
+            sorted[v] = std::bit_cast<std::int32_t>(float(std::abs(std::int32_t(supply[v] >> 32))));  // the first 30 bits will do
             largest = std::max(largest, sorted[v]);
         }
         for (int v = 0; v < n; ++v) key_[v] = std::int16_t(std::min((largest - sorted[v]) >> FINE, CLASSES - 1) * NODES + v - 32768);

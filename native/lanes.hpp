@@ -148,22 +148,28 @@ inline double min_gap(const double* d, const double* p, int n, int stride) {
     return lowest(_mm256_min_pd(left, right));
 }
 
-// How many entries are less than |p(a) - p(k)|, of `lengths` in blocks of eight columns k, each with its rows a < k + 7.
+// How many entries are less than |p(a) - p(k)|, of `lengths` in blocks of eight columns k, each with its rows a < k + 7. A last
+// column that would be alone in its block follows as it is: a class token and 64 patches.
 inline int count_shorter(const float* lengths, const float* p, int n) {
     const __m256 sign = _mm256_set1_ps(-0.0f);
     __m256i even = _mm256_setzero_si256(), odd = even;
-    for (int k = 0; k < n; k += 8) {
+    const auto shorter = [&](const float* length, __m256 here, float there) {
+        const __m256 apart = _mm256_andnot_ps(sign, _mm256_sub_ps(here, _mm256_set1_ps(there)));
+        return _mm256_castps_si256(_mm256_cmp_ps(_mm256_load_ps(length), apart, _CMP_LT_OQ));
+    };
+    const int alone = n % 8 == 1 ? n - 1 : n;
+    for (int k = 0; k < alone; k += 8) {
         const __m256 here = _mm256_load_ps(p + k);
-        const auto shorter = [&](int a) {
-            const __m256 apart = _mm256_andnot_ps(sign, _mm256_sub_ps(here, _mm256_set1_ps(p[a])));
-            return _mm256_castps_si256(_mm256_cmp_ps(_mm256_load_ps(lengths + 8 * a), apart, _CMP_LT_OQ));
-        };
         const int rows = std::min(n, k + 7);
         int a = 0;
-        for (; a + 2 <= rows; a += 2) even = _mm256_sub_epi32(even, shorter(a)), odd = _mm256_sub_epi32(odd, shorter(a + 1));
-        if (a < rows) even = _mm256_sub_epi32(even, shorter(a));
-        lengths += 8 * rows;
+        for (; a + 2 <= rows; a += 2, lengths += 16) {
+            even = _mm256_sub_epi32(even, shorter(lengths, here, p[a]));
+            odd = _mm256_sub_epi32(odd, shorter(lengths + 8, here, p[a + 1]));
+        }
+        if (a < rows) even = _mm256_sub_epi32(even, shorter(lengths, here, p[a])), lengths += 8;
     }
+    if (alone < n)
+        for (int a = 0; a < alone; a += 8, lengths += 8) even = _mm256_sub_epi32(even, shorter(lengths, _mm256_load_ps(p + a), p[alone]));
     const __m256i both = _mm256_add_epi32(even, odd);
     __m128i four = _mm_add_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
     four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
@@ -277,10 +283,14 @@ inline double min_gap(const double* d, const double* p, int n, int stride) {
 }
 
 inline int count_shorter(const float* lengths, const float* p, int n) {
+    const auto shorter = [](float length, float here, float there) { return length < (here < there ? there - here : here - there); };
+    const int alone = n % 8 == 1 ? n - 1 : n;
     int count = 0;
-    for (int k = 0; k < n; k += 8)
+    for (int k = 0; k < alone; k += 8)
         for (int a = 0; a < std::min(n, k + 7); ++a, lengths += 8)
-            for (int c = 0; c < 8; ++c) count += lengths[c] < (p[k + c] < p[a] ? p[a] - p[k + c] : p[k + c] - p[a]);
+            for (int c = 0; c < 8; ++c) count += shorter(lengths[c], p[k + c], p[a]);
+    if (alone < n)
+        for (int a = 0; a < alone; ++a) count += shorter(lengths[a], p[a], p[alone]);
     return count;
 }
 

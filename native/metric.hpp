@@ -160,7 +160,7 @@ struct Network {
         rough_stride = n <= 32 ? 32 : n <= 65 ? 80 : n <= 129 ? 144 : n <= 208 ? 208 : n <= 257 ? 272 : 0;
         rough_scale = scale * ROUGH_REACH;
         auto roughen = [&](const Matrix& m, Row<std::int16_t>& rough) {
-            rough.assign(std::size_t(n) * rough_stride, 32767);
+            rough.assign(std::size_t(std::max(n, 65)) * rough_stride, 32767);  // node 64 may be looked at where nothing is found
             for (int u = 0; u < n; ++u) round_lengths(m[u], rough_scale, stride, rough.data() + u * rough_stride);
         };
         if (rough_stride) roughen(out, rough_out);
@@ -189,13 +189,12 @@ struct Network {
 
     void list_once() {
         once.reserve(std::size_t(stride) * (stride / 2 + 4));
-        for (int k = 0; k < n; k += 8)
-            for (int a = 0; a < std::min(n, k + 7); ++a) {
-                const std::size_t at = once.size();
-                once.resize(at + 8);
-                for (int c = 0; c < 8; ++c) once[at + c] = float(out[a][k + c] * scale) - LOOSE;  // infinite beyond n
-                for (int b = k; b <= a; ++b) once[at + b - k] = std::numeric_limits<float>::infinity();
-            }
+        const auto put = [&](double length) { once.push_back(float(length * scale) - LOOSE); };
+        const int alone = n % 8 == 1 ? n - 1 : n;
+        for (int k = 0; k < alone; k += 8)
+            for (int a = 0; a < std::min(n, k + 7); ++a)
+                for (int b = k; b < k + 8; ++b) put(a < b ? out[a][b] : INF);  // beyond n: infinite, too
+        for (int a = 0; alone < n && a < alone; ++a) put(out[a][alone]);
     }
 
     void find_near(Crew& crew) {

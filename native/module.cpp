@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 
 #include "edges.hpp"
@@ -211,15 +212,19 @@ NB_MODULE(_native, m) {
     m.def(
         "lay_out",
         [](const std::vector<Column>& columns, Array<const std::int64_t, 1> places, const std::vector<Map>& maps, bool directed, int no_edge) {
+            const std::size_t edges = places.shape(0);
+            std::vector<std::int64_t> mirror;
+            if (!directed && !maps.empty()) mirror = geoattn::mirrored(places.data(), edges, std::int64_t(maps[0].shape(1)));
             for (std::size_t k = 0; k < columns.size(); ++k) {
+                const Column& column = columns[k];
                 const Map& map = maps.at(k);
                 const auto put = [&]<class T>(T nothing) {
-                    geoattn::lay_out(static_cast<const T*>(columns[k].data()), places.data(), std::int64_t(places.shape(0)), std::int64_t(map.shape(0)),
-                                     std::int64_t(map.shape(1)), directed, nothing, static_cast<T*>(map.data()));
+                    if (map.dtype() != nb::dtype<T>() || column.shape(0) != edges) throw nb::type_error("a column does not fit its map");
+                    geoattn::lay_out(static_cast<const T*>(column.data()), places.data(), edges, mirror, nothing, static_cast<T*>(map.data()),
+                                     map.size());
                 };
-                if (columns[k].dtype() == nb::dtype<double>() && map.dtype() == nb::dtype<double>()) put(std::numeric_limits<double>::quiet_NaN());
-                else if (columns[k].dtype() == nb::dtype<std::uint8_t>() && map.dtype() == nb::dtype<std::uint8_t>()) put(std::uint8_t(no_edge));
-                else throw nb::type_error("columns and maps are float64 or uint8");
+                if (column.dtype() == nb::dtype<double>()) put(std::numeric_limits<double>::quiet_NaN());
+                else put(std::uint8_t(no_edge));
             }
         },
         "columns"_a, "places"_a.noconvert(), "maps"_a, "directed"_a, "no_edge"_a,

@@ -20,12 +20,25 @@ inline int find(std::vector<int>& parent, int x) {
     return x;
 }
 
+// The shortest way from each node to another one.
+inline std::vector<double> nearest_other(const Matrix& d) {
+    std::vector<double> least(d.n);
+    Row<double> beyond(d.stride, 0.0);
+    for (int a = 0; a < d.n; ++a) {
+        beyond[a] = INF;
+        least[a] = min_sum(d[a], beyond.data(), d.stride);
+        beyond[a] = 0;
+    }
+    return least;
+}
+
 // The classes of a part, with the lengths and the distances between them.
 inline void merge_nodes(const Prepared& p, const std::vector<int>& nodes, std::vector<int>& label, Network& net) {
     const Matrix& d = p.distances;
+    const std::vector<double> nearest = nearest_other(d);
     for (int x : nodes) {  // merge nodes at distance 0 both ways
         int same = -1;
-        for (int k = 0; k < int(net.members.size()) && same < 0; ++k)
+        for (int k = 0, end = nearest[x] > 0 ? 0 : int(net.members.size()); k < end && same < 0; ++k)
             if (d[x][net.members[k]] == 0 && d[net.members[k]][x] == 0) same = k;
         if (same < 0) same = int(net.members.size()), net.members.push_back(x);
         label[x] = same;
@@ -45,18 +58,6 @@ inline void merge_nodes(const Prepared& p, const std::vector<int>& nodes, std::v
         }
     for (int a = 0; a < net.n; ++a)
         for (int b = 0; b < net.n; ++b) net.distances[a][b] = d[net.members[a]][net.members[b]];
-}
-
-// The shortest way from each node to another one.
-inline std::vector<double> nearest_other(const Matrix& d) {
-    std::vector<double> least(d.n);
-    Row<double> beyond(d.stride, 0.0);
-    for (int a = 0; a < d.n; ++a) {
-        beyond[a] = INF;
-        least[a] = min_sum(d[a], beyond.data(), d.stride);
-        beyond[a] = 0;
-    }
-    return least;
 }
 
 inline Network build_network(const Prepared& p, const std::vector<int>& nodes, std::vector<int>& label, bool directed, Crew& crew,

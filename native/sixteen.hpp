@@ -63,12 +63,15 @@ template <int V> struct Hits {
         return places;
     }();
     static int place(int bit) { return PLACES[bit]; }
+    static constexpr bool ONE_MORE = V == 5;  // a class token and 64 patches: of the last word only the first bit is used
     bool single() const {
+        if constexpr (ONE_MORE) return std::popcount(word[0]) + int(word[1]) == 1;
         int sum = 0;
         for (std::uint64_t w : word) sum += std::popcount(w);
         return sum == 1;
     }
-    int first() const {
+    int first() const {  // of at least one
+        if constexpr (ONE_MORE) return place(std::countr_zero(word[0]));  // 64 if that is empty
         int bit = 0;
         for (int w = WORDS - 1; w >= 0; --w) bit = word[w] ? w * 64 + std::countr_zero(word[w]) : bit;
         return place(bit);
@@ -87,9 +90,9 @@ inline __m256i load16(const std::int16_t* x) { return _mm256_load_si256(reinterp
 
 inline __m256i members(const std::uint64_t* set, int k) {  // lanes k to k + 15: all ones where the set has the bit
     const __m256i lane = _mm256_setr_epi16(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, -32768);
-    std::int16_t bits;
-    std::memcpy(&bits, reinterpret_cast<const char*>(set) + k / 8, 2);
-    return _mm256_cmpeq_epi16(_mm256_and_si256(_mm256_set1_epi16(bits), lane), lane);
+    const __m256i word = _mm256_set1_epi64x(std::int64_t(set[k / 64]));
+    const __m256i bits = _mm256_shuffle_epi8(word, _mm256_set1_epi16(std::int16_t((k % 64 / 8) | (k % 64 / 8 + 1) << 8)));
+    return _mm256_cmpeq_epi16(_mm256_and_si256(bits, lane), lane);
 }
 
 // row[k] = x, as a vector: a vector that is read soon after would have to wait for a part of it.
@@ -198,16 +201,17 @@ inline Hits<V> search_cut(const std::int16_t* lengths, const std::uint64_t* side
             for (int v = FIRST; v < V; ++v) best[v] = Sixteen(_mm256_min_epi16(__m256i(best[v]), _mm256_adds_epi16(b, load16(row + 16 * v))));
         }
     count = n;
-    __m256i low = _mm256_set1_epi16(32767);
+    const __m256i top = _mm256_set1_epi16(32767);
+    __m256i low = top;
 #pragma GCC unroll 32
     for (int v = 0; v < V; ++v) {
         const __m256i sum = _mm256_adds_epi16(__m256i(best[v]), load16(other + 16 * v));
-        best[v] = Sixteen(_mm256_max_epi16(sum, _mm256_srli_epi16(members(side, 16 * v), 1)));
+        best[v] = Sixteen(_mm256_blendv_epi8(sum, top, members(side, 16 * v)));
         low = _mm256_min_epi16(low, __m256i(best[v]));
     }
-    const __m128i most = _mm_adds_epi16(lowest16(low), _mm_set1_epi16(error));
-    limit = std::int16_t(_mm_cvtsi128_si32(most));
-    const __m256i bound = _mm256_broadcastw_epi16(_mm_adds_epi16(most, _mm_set1_epi16(1)));
+    const __m128i beyond = _mm_adds_epi16(lowest16(low), _mm_set1_epi16(std::int16_t(error + 1)));
+    limit = std::int16_t(_mm_cvtsi128_si32(beyond)) - 1;
+    const __m256i bound = _mm256_broadcastw_epi16(beyond);
     return hits_of<V>([&](int v) { return _mm256_cmpgt_epi16(bound, __m256i(best[v])); });
 }
 
@@ -240,7 +244,7 @@ template <int V> inline void ranks(const std::int16_t* key, int n, std::int16_t*
 }
 
 // The largest of N entries, a multiple of 16, that are not in `set`; at least 0.
-template <int N> inline std::int32_t largest(const std::int32_t* x, const std::uint64_t* set) {
+template <int N> [[gnu::always_inline]] inline std::int32_t largest(const std::int32_t* x, const std::uint64_t* set) {
     const __m256i zero = _mm256_setzero_si256(), to_top = _mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24);
     __m256i most[2] = {zero, zero};
 #pragma GCC unroll 32
@@ -322,8 +326,8 @@ inline Hits<V> search_cut(const std::int16_t* lengths, const std::uint64_t* side
         best[k] = side[k >> 6] >> (k & 63) & 1 ? std::int16_t(32767) : saturated(best[k] + other[k]);
         low = std::min(low, best[k]);
     }
-    limit = saturated(low + error);
-    const std::int16_t bound = saturated(limit + 1);
+    const std::int16_t bound = saturated(low + error + 1);
+    limit = bound - 1;
     return hits_of<V>([&](int k) { return best[k] < bound; });
 }
 

@@ -144,7 +144,7 @@ Answer answer(Solver& solver, int k, const Network& net, const Extent& extent, c
     Answer result{solver.solve(supplies, k, 4.0 * net.n, stop)};
     if (result.outcome != Outcome::optimal) return result;
     Mass apart = 0;
-    for (int v = 0; v < net.n; ++v) apart += supplies.from[v] > supplies.to[v] ? supplies.from[v] - supplies.to[v] : Mass(0);
+    for (int v = 0; v < net.n; ++v) apart += std::max<Mass>(supplies.from[v] - supplies.to[v], 0);
     const double moved = idle * whole + as_double(apart);
     result.w1 = solver.cost() / whole;
     // Rounding may have put each class off by a unit, over the diameter at worst.
