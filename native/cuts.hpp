@@ -86,14 +86,12 @@ template <int WORDS, int V, bool PART> class Cuts : Simplex<Cuts<WORDS, V, PART>
         return (costs[0] + costs[1]) + (costs[2] + costs[3]);
     }
 
-    // See Tree::excess. Where the edges of the tree are the only ones that are nearly tight, no way over edges is shorter than the
-    // potentials allow by more than these fall short of them together: a count in float proves that. What is not good `enough`,
-    // or has ties, is proved from all distances.
+    // See Tree::excess. From the edges alone (certificate.hpp); what is not good `enough`, or has ties, from all distances.
     double excess(double moved_mass, double, double enough) {
         const double quick = slack_ + lack_ * moved_mass;
         if (!net_.once.empty() && quick <= enough && lack_ * net_.scale < 1e-9) {
             for (int v = 0; v < padded(n_); ++v) coarse_p_[v] = float(p_[v] * net_.scale);
-            if (count_shorter(net_.once.data(), coarse_p_.data(), n_) == last_) return quick;
+            if (net_.once.nearly_tight(coarse_p_.data(), n_) == last_) return quick;
         }
         return slack_ - violation(net_, p_.data()) * moved_mass;
     }
@@ -319,7 +317,7 @@ template <int WORDS, int V, bool PART> class Cuts : Simplex<Cuts<WORDS, V, PART>
     double flow_across(int g) const { return double(flow_[g]); }
 
     struct Found {
-        double slack = INF;
+        double slack = INF, length = 0;
         int row = -1, column = -1;
     };
 
@@ -328,9 +326,9 @@ template <int WORDS, int V, bool PART> class Cuts : Simplex<Cuts<WORDS, V, PART>
         else return (*rows_[outward])[row][column];
     }
 
-    double slack_of(bool outward, int row, int column) const {
-        const double sign = SIGN[outward];
-        return (length_of(outward, row, column) - sign * p_[row]) + sign * p_[column];
+    Found measured(bool outward, int row, int column) const {
+        const double sign = SIGN[outward], length = length_of(outward, row, column);
+        return {(length - sign * p_[row]) + sign * p_[column], length, row, column};
     }
 
     // The least slack exactly: among the edges that the first look leaves, or among all if it leaves none.
@@ -349,9 +347,9 @@ template <int WORDS, int V, bool PART> class Cuts : Simplex<Cuts<WORDS, V, PART>
     }
 
     void consider(Found& best, bool outward, int row, int column) {
-        const double slack = slack_of(outward, row, column);
-        ties_ = slack < best.slack ? 1 : ties_ + (slack == best.slack);
-        if (slack < best.slack || (this->restless_ && slack == best.slack && this->next_random() % ties_ == 0)) best = {slack, row, column};
+        const Found found = measured(outward, row, column);
+        ties_ = found.slack < best.slack ? 1 : ties_ + (found.slack == best.slack);
+        if (found.slack < best.slack || (this->restless_ && found.slack == best.slack && this->next_random() % ties_ == 0)) best = found;
     }
 
     const std::int16_t* own_p(bool outward) const { return rough_p_.data() + outward * COLUMNS; }
@@ -370,15 +368,16 @@ template <int WORDS, int V, bool PART> class Cuts : Simplex<Cuts<WORDS, V, PART>
         int count, limit;
         const Hits<V> columns = search_cut<V, WORDS>(rough_[outward], side, own, other, Network::ROUGH_ERROR, list, count, limit);
         const int column = columns.first();
-        Found found{0, list[0], column};
+        int row = list[0];
         bool alone = limit < Network::ROUGH_NONE && columns.single();
         if (count > 1) {  // one in five cuts has one row
             const Hits<V> rows = at_most<V>(rough_[!outward] + column * COLUMNS, own, other[column], side, limit);
-            found.row = rows.first();
+            row = rows.first();
             alone &= rows.single();
         }
+        Found found;
         if (alone) [[likely]] {
-            found.slack = slack_of(outward, found.row, column);
+            found = measured(outward, row, column);
         } else {
             found = settle(outward, side, columns, limit);
             if (!(found.slack < INF)) return INF;
@@ -436,7 +435,7 @@ template <int WORDS, int V, bool PART> class Cuts : Simplex<Cuts<WORDS, V, PART>
         tails_.flip(e);
         leaving_[edge_[e].tail()].flip(e);
         leaving_[tail].flip(e);
-        edge_[e] = {length_of(true, tail, head), {tail, head}};
+        edge_[e] = {found.length, {tail, head}};
         if (std::fabs(p_[source_]) > 0.5 * net_.reach) centre();  // rough potentials are small numbers
         return step;
     }

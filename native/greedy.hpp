@@ -69,9 +69,15 @@ template <int V, bool PART> class Greedy {
 
     // The next node and what bounds it; false: there is none.
     bool look() {
-        while (first_ < WORDS && !waiting_[first_]) ++first_;
-        if (first_ == WORDS) return false;
-        next_ = sorted_[64 * first_ + std::countr_zero(waiting_[first_])];
+        if constexpr (V == 5) {  // one beyond the first word, at most: 64 is where that ends
+            const int k = std::countr_zero(waiting_[0]);
+            if (k == 64 && !waiting_[1]) return false;
+            next_ = sorted_[k];
+        } else {
+            while (first_ < WORDS && !waiting_[first_]) ++first_;
+            if (first_ == WORDS) return false;
+            next_ = sorted_[64 * first_ + std::countr_zero(waiting_[first_])];
+        }
         by_ = nearest_bound(next_);
         return true;
     }

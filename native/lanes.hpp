@@ -132,50 +132,6 @@ inline double min_sum(const double* a, const double* b, int n) {
     return lowest(low);
 }
 
-// min over pairs of rows of d(a, b) - |p(a) - p(b)|, d symmetric with zeros on the diagonal and padded with infinity
-inline double min_gap(const double* d, const double* p, int n, int stride) {
-    const __m256d sign = _mm256_set1_pd(-0.0);
-    __m256d left = _mm256_setzero_pd(), right = left;
-    for (int k = 0; k < n; k += 8) {  // columns outside: few loops, and long ones
-        const __m256d p0 = _mm256_load_pd(p + k), p1 = _mm256_load_pd(p + k + 4);
-        const double* row = d + k;
-        for (int a = 0, rows = std::min(n, k + 7); a < rows; ++a, row += stride) {
-            const __m256d own = _mm256_set1_pd(p[a]);
-            left = _mm256_min_pd(_mm256_sub_pd(_mm256_load_pd(row), _mm256_andnot_pd(sign, _mm256_sub_pd(p0, own))), left);
-            right = _mm256_min_pd(_mm256_sub_pd(_mm256_load_pd(row + 4), _mm256_andnot_pd(sign, _mm256_sub_pd(p1, own))), right);
-        }
-    }
-    return lowest(_mm256_min_pd(left, right));
-}
-
-// How many entries are less than |p(a) - p(k)|, of `lengths` in blocks of eight columns k, each with its rows a < k + 7. A last
-// column that would be alone in its block follows as it is: a class token and 64 patches.
-inline int count_shorter(const float* lengths, const float* p, int n) {
-    const __m256 sign = _mm256_set1_ps(-0.0f);
-    __m256i even = _mm256_setzero_si256(), odd = even;
-    const auto shorter = [&](const float* length, __m256 here, float there) {
-        const __m256 apart = _mm256_andnot_ps(sign, _mm256_sub_ps(here, _mm256_set1_ps(there)));
-        return _mm256_castps_si256(_mm256_cmp_ps(_mm256_load_ps(length), apart, _CMP_LT_OQ));
-    };
-    const int alone = n % 8 == 1 ? n - 1 : n;
-    for (int k = 0; k < alone; k += 8) {
-        const __m256 here = _mm256_load_ps(p + k);
-        const int rows = std::min(n, k + 7);
-        int a = 0;
-        for (; a + 2 <= rows; a += 2, lengths += 16) {
-            even = _mm256_sub_epi32(even, shorter(lengths, here, p[a]));
-            odd = _mm256_sub_epi32(odd, shorter(lengths + 8, here, p[a + 1]));
-        }
-        if (a < rows) even = _mm256_sub_epi32(even, shorter(lengths, here, p[a])), lengths += 8;
-    }
-    if (alone < n)
-        for (int a = 0; a < alone; a += 8, lengths += 8) even = _mm256_sub_epi32(even, shorter(lengths, _mm256_load_ps(p + a), p[alone]));
-    const __m256i both = _mm256_add_epi32(even, odd);
-    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
-    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
-    return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1)));
-}
-
 // first position of the largest positive entry, -1 when there is none
 inline int argmax_positive(const double* x, int n) {
     __m256d m0 = _mm256_setzero_pd(), m1 = m0;
@@ -214,6 +170,16 @@ inline void relax(double* row, double base, const double* through, int n) {
     const __m256d b = _mm256_set1_pd(base);
     for (int k = 0; k < n; k += 4)
         _mm256_store_pd(row + k, _mm256_min_pd(_mm256_add_pd(b, _mm256_load_pd(through + k)), _mm256_load_pd(row + k)));
+}
+
+// The same for four rows that follow each other.
+inline void relax_four(double* rows, int stride, const double* base, const double* through, int n) {
+    const __m256d b0 = _mm256_set1_pd(base[0]), b1 = _mm256_set1_pd(base[1]), b2 = _mm256_set1_pd(base[2]), b3 = _mm256_set1_pd(base[3]);
+    const auto step = [](double* x, __m256d b, __m256d way) { _mm256_store_pd(x, _mm256_min_pd(_mm256_add_pd(b, way), _mm256_load_pd(x))); };
+    for (int k = 0; k < n; k += 4, rows += 4) {
+        const __m256d way = _mm256_load_pd(through + k);
+        step(rows, b0, way), step(rows + stride, b1, way), step(rows + 2 * stride, b2, way), step(rows + 3 * stride, b3, way);
+    }
 }
 
 #else
@@ -272,28 +238,6 @@ inline double min_sum(const double* a, const double* b, int n) {
     return low;
 }
 
-inline double min_gap(const double* d, const double* p, int n, int stride) {
-    double low = 0;
-    for (int a = 0; a < n; ++a, d += stride)
-        for (int k = a + 1; k < n; ++k) {
-            const double gap = d[k] - (p[k] < p[a] ? p[a] - p[k] : p[k] - p[a]);
-            low = gap < low ? gap : low;
-        }
-    return low;
-}
-
-inline int count_shorter(const float* lengths, const float* p, int n) {
-    const auto shorter = [](float length, float here, float there) { return length < (here < there ? there - here : here - there); };
-    const int alone = n % 8 == 1 ? n - 1 : n;
-    int count = 0;
-    for (int k = 0; k < alone; k += 8)
-        for (int a = 0; a < std::min(n, k + 7); ++a, lengths += 8)
-            for (int c = 0; c < 8; ++c) count += shorter(lengths[c], p[k + c], p[a]);
-    if (alone < n)
-        for (int a = 0; a < alone; ++a) count += shorter(lengths[a], p[a], p[alone]);
-    return count;
-}
-
 inline int argmax_positive(const double* x, int n) {
     double best = 0;
     int at = -1;
@@ -313,6 +257,10 @@ inline void relax(double* row, double base, const double* through, int n) {
         const double sum = base + through[k];
         row[k] = sum < row[k] ? sum : row[k];
     }
+}
+
+inline void relax_four(double* rows, int stride, const double* base, const double* through, int n) {
+    for (int r = 0; r < 4; ++r) relax(rows + r * stride, base[r], through, n);
 }
 
 #endif

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "certificate.hpp"
 #include "parallel.hpp"
 #include "sixteen.hpp"
 
@@ -26,10 +27,9 @@ inline void all_pairs_upper(Matrix& d, const Stop& stop) {
     for (int k = 0; k < d.n && !stop.asked(); ++k) {
         for (int i = 0; i < k; ++i) through[i] = d[i][k];
         std::copy(d[k] + k, d[k] + d.stride, through.begin() + k);
-        for (int i = 0; i < d.n; ++i) {
-            const int from = i & ~3;
-            if (through[i] < INF) relax(d[i] + from, through[i], through.data() + from, d.stride - from);
-        }
+        int i = 0;
+        for (; i + 4 <= d.n; i += 4) relax_four(d[i] + i, d.stride, through.data() + i, through.data() + i, d.stride - i);
+        for (const int from = i; i < d.n; ++i) relax(d[i] + from, through[i], through.data() + from, d.stride - from);
     }
     for (int i = 0; i < d.n; ++i)
         for (int j = 0; j < i; ++j) d[i][j] = d[j][i];
@@ -141,10 +141,7 @@ struct Network {
     std::vector<std::uint16_t> near;  // near[v * NEAR + k]: the k-th nearest class to v; empty where it does not pay
     bool halved = false;              // many edges are essential: what is near is not that near
 
-    // For the first look of a certificate: each edge once, in units of `reach`, less LOOSE, as `count_shorter` reads it. A float of a
-    // length and two of potentials are off by less than LOOSE / 2 together.
-    static constexpr float LOOSE = 1e-6f;
-    Row<float> once;
+    EdgesOnce once;  // of undirected maps for Cuts
 
     const ShortEdges& short_edges(bool outward) const { return outward || !directed ? short_out : short_in; }
 
@@ -172,7 +169,7 @@ struct Network {
             // Measured: fewer edges do not repay it.
             if (!warm && edges >= (n <= 65 ? 1500 : 500)) few = std::min(n / (edges < 8 * n ? 5 : 3), MOST_FEW);
             if (few && n > 65) find_near(crew);
-            list_once();
+            once.fill(out[0], n, stride, scale);
             halved = edges * 8 >= std::int64_t(n) * n;
         }
         round(out, coarse_out);
@@ -185,16 +182,6 @@ struct Network {
         if (rough_stride) roughen(in, rough_in);
         round(in, coarse_in);
         if (many) short_in.fill(coarse_in, n, stride, crew);
-    }
-
-    void list_once() {
-        once.reserve(std::size_t(stride) * (stride / 2 + 4));
-        const auto put = [&](double length) { once.push_back(float(length * scale) - LOOSE); };
-        const int alone = n % 8 == 1 ? n - 1 : n;
-        for (int k = 0; k < alone; k += 8)
-            for (int a = 0; a < std::min(n, k + 7); ++a)
-                for (int b = k; b < k + 8; ++b) put(a < b ? out[a][b] : INF);  // beyond n: infinite, too
-        for (int a = 0; alone < n && a < alone; ++a) put(out[a][alone]);
     }
 
     void find_near(Crew& crew) {
@@ -213,10 +200,9 @@ struct Network {
     void find_steps(Crew& crew) {
         step.resize(std::size_t(n) * n);
         std::atomic<bool> known{true};
-        constexpr int ROWS = 16;
-        crew.each((n + ROWS - 1) / ROWS, [&](int block) {
+        crew.each_block(n, [&](int from, int end) {
             Row<double> best(stride), to(stride);
-            for (int v = block * ROWS; v < std::min(n, (block + 1) * ROWS); ++v) {
+            for (int v = from; v < end; ++v) {
                 if (!known.load(std::memory_order_relaxed)) return;
                 std::fill(best.begin(), best.end(), INF);
                 const double* here = distances[v];

@@ -81,6 +81,12 @@ class Crew {
         if (failure_) std::rethrow_exception(failure_);
     }
 
+    // The same in blocks, body(from, to), where one number alone is too little work to ask for.
+    template <class Body> void each_block(int count, Body body) {
+        constexpr int BLOCK = 16;
+        each((count + BLOCK - 1) / BLOCK, [&](int k) { body(k * BLOCK, std::min(count, (k + 1) * BLOCK)); });
+    }
+
   private:
     static constexpr int LOOKS = 300;
     const Stop* stop_;

@@ -73,13 +73,16 @@ inline Network build_network(const Prepared& p, const std::vector<int>& nodes, s
     const Matrix& back = directed ? turned : between;
     // A way over a third node is at least as long as the shortest steps out of a and into b: most edges need no search.
     const std::vector<double> leave = nearest_other(between), enter = directed ? nearest_other(back) : leave;
-    crew.each(net.n, [&](int a) {
-        if (stop.asked()) return;
-        for (int b = 0; b < net.n; ++b) {
-            double& edge = net.out[a][b];
-            if (!(edge < INF)) continue;
-            if (edge > between[a][b] || (leave[a] + enter[b] <= edge && matched(between[a], back[b], between.stride, edge))) edge = INF;
-        }
+    crew.each_block(net.n, [&](int from, int end) {
+        for (int a = from; a < end && !stop.asked(); ++a)
+            for (int b = directed ? 0 : a + 1; b < net.n; ++b) {
+                double& edge = net.out[a][b];
+                if (!(edge < INF)) continue;
+                if (edge > between[a][b] || (leave[a] + enter[b] <= edge && matched(between[a], back[b], between.stride, edge))) {
+                    edge = INF;
+                    if (!directed) net.out[b][a] = INF;
+                }
+            }
     });
     if (!to_solve) return net;
     double diameter = 0;

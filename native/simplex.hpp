@@ -76,7 +76,8 @@ template <class Solver> class Simplex {
         restless_ = false;
         random_ = SEED;  // no pair depends on another
         const long limit = 200000 + 2000L * net.n;
-        for (long pivots = 0, still = 0;; ++pivots) {
+        const double tie = 1e-12 * net.reach;  // shorter steps are rounding
+        for (long pivots = 1, still = 0;; ++pivots) {
             const int cut = solver.most_urgent();
             if (cut < 0) return Outcome::optimal;
             const double step = solver.pivot(cut);
@@ -86,10 +87,12 @@ template <class Solver> class Simplex {
                 solver.forget(cut);
                 continue;
             }
-            still = step > 1e-12 * net.reach ? 0 : still + 1;  // shorter steps are rounding: ties
+            still = step > tie ? 0 : still + 1;
             restless_ = still > 2 * net.n;
-            if (pivots > limit) return Outcome::stalled;
-            if (pivots % 1024 == 1023 && stop.asked()) return Outcome::stopped;
+            if (pivots % 1024 == 0) {
+                if (pivots > limit) return Outcome::stalled;
+                if (stop.asked()) return Outcome::stopped;
+            }
         }
     }
 

@@ -102,8 +102,9 @@ template <class Mass> struct Masses {
         : whole(job.idle > 0 ? WHOLE<Mass> / 8 : WHOLE<Mass>), idle(Mass(job.idle * whole)), classes(classes),
           data(named.size() * std::size_t(classes), 0) {
         const double* measures = job.measures + g * std::size_t(job.n) * job.n;
-        crew.each(int(named.size()), [&](int k) {
-            round_measure(measures + std::size_t(named[k]) * job.n, p, part, job.n, whole, &data[std::size_t(k) * classes]);
+        crew.each_block(int(named.size()), [&](int from, int end) {
+            for (int k = from; k < end; ++k)
+                round_measure(measures + std::size_t(named[k]) * job.n, p, part, job.n, whole, &data[std::size_t(k) * classes]);
         });
     }
     const Mass* operator[](int slot) const { return &data[std::size_t(slot) * classes]; }
