@@ -32,7 +32,7 @@ template <int WORDS, int V, bool PART> class Cuts : Simplex<Cuts<WORDS, V, PART>
         for (int k = 0; k < TOGETHER && net_.few; ++k) few_.emplace_back(net_);
     }
 
-    static constexpr int TOGETHER = V <= 5 ? 4 : 2;  // pairs whose trees grow in turns
+    static constexpr int TOGETHER = 4;  // pairs whose trees grow in turns
 
     void plan(const Supplies<std::int64_t>* supplies, int count, double negligible, const Stop& stop) {
         if (net_.warm) return;
