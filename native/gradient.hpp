@@ -34,7 +34,7 @@ inline void gradients(const Backward& back) {
         const double* measures = job.measures + g * area;
         double *to_lengths = back.lengths + g * area, *to_measures = back.measures + g * area;
         std::vector<double> flow(n), potential(n);
-        std::vector<int> depth(n), order(n), count(n + 1), way, down;
+        std::vector<int> depth(n), order(n + 1), children(n), way, down;
         std::vector<char> passed(n);
         // classes of several nodes: the shortest edge between two of them, and a node's representative
         auto edge_between = [&](const Network& net, int u, int v) {
@@ -53,41 +53,30 @@ inline void gradients(const Backward& back) {
             const Network& net = p.networks[p.network_of_part[part]];
             const std::int32_t* tree = job.trees + e * n;
             const double per_w1 = -up / job.denominator[e], per_d = up * job.w1[e] / (job.denominator[e] * job.denominator[e]);
-            // parents before children
-            std::fill(count.begin(), count.end(), 0);
-            for (int v : net.members) depth[v] = -1;
-            for (int v : net.members) {
-                int steps = 0, a = v;
-                for (; depth[a] < 0 && tree[a] / 2 != a; a = tree[a] / 2) ++steps;
-                int at = (tree[a] / 2 == a ? 0 : depth[a]) + steps;
-                for (a = v; depth[a] < 0; a = tree[a] / 2, --at) {
-                    depth[a] = at, ++count[at];
-                    if (tree[a] / 2 == a) break;
-                }
-            }
-            for (int k = 0, place = 0; k <= n; ++k) {
-                const int c = count[k];
-                count[k] = place;
-                place += c;
-            }
-            for (int v : net.members) order[count[depth[v]]++] = v;
+            // Leaves first: a node follows when all its children have come. Nothing branches on that.
+            int known = 0;
+            for (int v : net.members) children[v] = 0;
+            for (int v : net.members) children[tree[v] / 2] += tree[v] / 2 != v;
+            for (int v : net.members) order[known] = v, known += children[v] == 0;
             std::fill(flow.begin(), flow.end(), 0.0);
             for (int v = 0; v < n; ++v)
                 if (p.part[v] == part) flow[net.members[p.label[v]]] += measures[std::size_t(x) * n + v] - measures[std::size_t(y) * n + v];
             flow[net.members[p.label[x]]] += job.idle;
             flow[net.members[p.label[y]]] -= job.idle;
-            for (int k = net.n - 1; k > 0; --k) {
+            for (int k = 0; k < net.n - 1; ++k) {
                 const int v = order[k], a = tree[v] / 2;
                 flow[a] += flow[v];
-                const bool down = tree[v] & 1;  // potential falls from parent to v: flow a -> v
-                to_lengths[down ? edge_between(net, a, v) : edge_between(net, v, a)] += per_w1 * std::fabs(flow[v]);
+                const int swap = (a ^ v) & -(tree[v] & 1);  // potential falls from parent to v: flow a -> v
+                to_lengths[edge_between(net, v ^ swap, a ^ swap)] += per_w1 * std::fabs(flow[v]);
+                order[known] = a;
+                known += --children[a] == 0;
             }
-            potential[order[0]] = 0;
-            for (int k = 1; k < net.n; ++k) {
-                const int v = order[k], a = tree[v] / 2;
-                const bool down = tree[v] & 1;
-                const double l = down ? net.out[p.label[a]][p.label[v]] : net.out[p.label[v]][p.label[a]];
-                potential[v] = potential[a] + (down ? -l : l);
+            const int root = order[net.n - 1];
+            potential[root] = depth[root] = 0;
+            for (int k = net.n - 2; k >= 0; --k) {
+                const int v = order[k], a = tree[v] / 2, down = tree[v] & 1, swap = (a ^ v) & -down;
+                potential[v] = potential[a] + net.out[p.label[v ^ swap]][p.label[a ^ swap]] * (1 - 2 * down);
+                depth[v] = depth[a] + 1;
             }
             for (int v = 0; v < n; ++v) {
                 if (p.part[v] != part) continue;
