@@ -1,7 +1,7 @@
 """The gap is never smaller than what the potentials prove, whichever way it was found.
 
-Up to 257 tokens a count in float proves most pairs of undirected maps; ties, and what comes near to one, are proved from
-all distances. Here all of it is proved once more, from all distances, with sums that do not round.
+Up to 257 tokens a count in float proves most pairs of undirected maps; ties, and what comes near to one, are proved
+from all distances. Here all of it is proved once more, from all distances, with sums that do not round.
 """
 
 import math
@@ -34,7 +34,7 @@ def attention(kind: str, n: int) -> np.ndarray:
 @pytest.mark.parametrize("n", [5, 33, 65, 66, 140, 258])
 def test_the_potentials_prove_the_gap(convention, kind, n):
     graphs = build_graphs(attention(kind, n)[None], Convention.of(convention))
-    _, pairs, offsets = all_edges(graphs)
+    _, pairs, _ = all_edges(graphs)
     chosen = np.sort(np.random.default_rng(1).choice(len(pairs), size=min(30, len(pairs)), replace=False))
     pairs = np.ascontiguousarray(pairs[chosen])
     solved = solve_pairs(graphs, pairs, np.array([0, len(pairs)]), potentials=True)

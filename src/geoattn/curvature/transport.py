@@ -85,9 +85,10 @@ class Transport:
 def all_edges(
     graphs: Graphs,
 ) -> tuple[Int[np.ndarray, " e"], Int[np.ndarray, "e 2"], Int[np.ndarray, " g1"]]:
-    """Flat places in (g, n, n), pairs and offsets of all that ``graphs.edges`` says, in one step: a small map feels five."""
+    """Flat places in (g, n, n), pairs and offsets of all that ``graphs.edges`` says. One step: a small map feels five."""
     places, pairs, offsets = _native.list_edges(np.ascontiguousarray(graphs.lengths), graphs.convention.directed)
-    return places.view(np.int64), pairs, offsets.view(np.int64)  # a buffer of long long, to NumPy another type of that size
+    # buffers of long long, which NumPy takes for another type of that size
+    return places.view(np.int64), pairs, offsets.view(np.int64)
 
 
 def pairs_at(

@@ -65,7 +65,8 @@ def edge_lengths(weights: Float[np.ndarray, "g n n"], convention: Convention) ->
     kind = convention.length
     if kind in ("1/w", "-log w"):
         with np.errstate(divide="ignore", over="ignore"):
-            length = 1.0 / weights if kind == "1/w" else 0.0 - np.log(weights)  # not -log, which is -0.0 for a weight of 1
+            # not -log, which is -0.0 for a weight of 1
+            length = 1.0 / weights if kind == "1/w" else 0.0 - np.log(weights)
     elif kind == "w":
         length = weights
     elif kind == "1-w":
