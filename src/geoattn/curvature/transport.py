@@ -85,7 +85,7 @@ class Transport:
 def all_edges(
     graphs: Graphs,
 ) -> tuple[Int[np.ndarray, " e"], Int[np.ndarray, "e 2"], Int[np.ndarray, " g1"]]:
-    """Flat places in (g, n, n), pairs and offsets of all that ``graphs.edges`` says. One step: a small map feels five."""
+    """Flat places in (g, n, n), pairs and offsets of all ``graphs.edges``, natively: a small map feels more."""
     places, pairs, offsets = _native.list_edges(np.ascontiguousarray(graphs.lengths), graphs.convention.directed)
     # buffers of long long, which NumPy takes for another type of that size
     return places.view(np.int64), pairs, offsets.view(np.int64)
