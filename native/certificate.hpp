@@ -2,7 +2,7 @@
 //
 // The edges of an optimal tree are tight. Where they are the only ones that are nearly tight, all others have room to spare, and no
 // way over edges is shorter than the potentials allow by more than the edges of the tree fall short of them together. A count
-// in float proves that, in a quarter of the time that all distances take. AVX2 by hand where the compiler targets it,
+// in float proves that, in less than half of the time that all distances take. AVX2 by hand where the compiler targets it,
 // plain loops elsewhere; both give the same bits.
 #pragma once
 #include "lanes.hpp"

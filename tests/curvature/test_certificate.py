@@ -9,7 +9,7 @@ import math
 import numpy as np
 import pytest
 
-from geoattn.curvature.transport import all_edges, solve_pairs
+from geoattn.curvature.transport import Status, all_edges, solve_pairs
 from geoattn.graph.build import build_graphs
 from geoattn.graph.convention import Convention
 from geoattn.graph.shortest_paths import shortest_paths
@@ -33,14 +33,16 @@ def attention(kind: str, n: int) -> np.ndarray:
 @pytest.mark.parametrize("kind", ["flat", "sharp", "ties", "nearly ties", "short and long"])
 @pytest.mark.parametrize("n", [5, 33, 65, 66, 140, 258])
 def test_the_potentials_prove_the_gap(convention, kind, n):
-    graphs = build_graphs(attention(kind, n)[None], Convention.of(convention))
+    graphs = build_graphs(attention(kind, n)[None], Convention.of(convention).but(floor=0.0))
     _, pairs, _ = all_edges(graphs)
     chosen = np.sort(np.random.default_rng(1).choice(len(pairs), size=min(30, len(pairs)), replace=False))
     pairs = np.ascontiguousarray(pairs[chosen])
     solved = solve_pairs(graphs, pairs, np.array([0, len(pairs)]), potentials=True)
     distances, measures = shortest_paths(graphs.lengths[0]), graphs.measures[0]
     assert solved.potentials is not None
-    for e in np.flatnonzero(solved.status == 0):
+    values = np.flatnonzero(solved.status == Status.SOLVED)
+    assert len(values) > 0
+    for e in values:
         p = solved.potentials[e]
         difference = measures[pairs[e, 0]] - measures[pairs[e, 1]]
         moved = math.fsum(np.maximum(difference, 0.0))
