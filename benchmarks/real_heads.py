@@ -15,7 +15,7 @@ import torch
 import geoattn as ga
 from benchmarks.curvature import seconds_of_both
 from geoattn.graph.shortest_paths import default_threads
-from geoattn.studies.text_models import long_text, text_model
+from geoattn.studies.ricci.text_models import long_text, text_model
 
 LAYERS = (0, 2, 4)
 HEADS = {65: (0, 6), 197: (0,)}

@@ -74,7 +74,7 @@ def spread_of_values() -> list[dict[str, Any]]:
     import torch
 
     import geoattn as ga
-    from geoattn.studies.text_models import long_text, text_model
+    from geoattn.studies.ricci.text_models import long_text, text_model
 
     found = []
     digits = ga.load_data("digits", split="test", limit=4)
@@ -104,7 +104,7 @@ def whole(tokens: int, edges: int) -> dict[str, Any]:
     import torch
 
     import geoattn as ga
-    from geoattn.studies.text_models import long_text, text_model
+    from geoattn.studies.ricci.text_models import long_text, text_model
 
     model, tokenizer = text_model("minilm")
     ids = tokenizer(long_text(0, 8000), truncation=True, max_length=tokens, return_tensors="pt")["input_ids"]

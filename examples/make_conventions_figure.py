@@ -13,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 import geoattn as ga
-from geoattn.data.sample import load_sample
+from geoattn.datasets import load_sample
 
 TARGET = Path(__file__).parents[1] / "docs" / "images" / "conventions.png"
 # Okabe and Ito's colours, told apart by colour-blind readers too.

@@ -1,6 +1,8 @@
 // The backward pass: optimal trees -> gradients of lengths and measures.
 #pragma once
-#include "prepared.hpp"
+#include <optional>
+
+#include "graph_setup.hpp"
 
 namespace geoattn::GEOATTN_ISA {
 
@@ -19,6 +21,13 @@ inline bool tree_path(const std::int32_t* tree, const std::vector<int>& depth, i
     return true;
 }
 
+// Shortest ways from one node of a network, found when they are asked for.
+struct Ways {
+    std::optional<PathSearch> search;
+    std::optional<PathSearch::Search> found;
+    int source = -1;
+};
+
 // d kappa = -dW1 / D + W1 dD / D^2. dW1/dlength = |flow|, dW1/dmeasure = potential; dD/dlength = 1 along one shortest
 // path (or on the edge itself). Where the optimum is not unique this is one generalised gradient.
 inline void gradients(const Backward& back) {
@@ -30,19 +39,20 @@ inline void gradients(const Backward& back) {
         if (job.offsets[g] == job.offsets[g + 1] || job.stop.asked()) return;
         Crew alone(1);
         const Prepared p = prepare(job, g, alone, false);
-        const Matrix &len = p.lengths, &d = p.distances;
+        const auto len = [&](int u, int v) { return p.lengths[std::size_t(u) * n + v]; };
         const double* measures = job.measures + g * area;
         double *to_lengths = back.lengths + g * area, *to_measures = back.measures + g * area;
         std::vector<double> flow(n), potential(n);
         std::vector<int> depth(n), order(n + 1), children(n), way, down;
-        std::vector<char> passed(n);
+        std::vector<Ways> ways(p.networks.size());
         // classes of several nodes: the shortest edge between two of them, and a node's representative
         auto edge_between = [&](const Network& net, int u, int v) {
-            if (len[u][v] == net.out[p.label[u]][p.label[v]]) return std::size_t(u) * n + v;
+            const double length = net.lengths.given(p.label[u], p.label[v]);
+            if (len(u, v) == length) return std::size_t(u) * n + v;
             for (int a = 0; a < n; ++a)
                 for (int b = 0; b < n; ++b)
                     if (p.part[a] == p.part[u] && p.part[b] == p.part[u] && p.label[a] == p.label[u] && p.label[b] == p.label[v] &&
-                        len[a][b] == net.out[p.label[u]][p.label[v]])
+                        len(a, b) == length)
                         return std::size_t(a) * n + b;
             return std::size_t(u) * n + v;
         };
@@ -75,7 +85,7 @@ inline void gradients(const Backward& back) {
             potential[root] = depth[root] = 0;
             for (int k = net.n - 2; k >= 0; --k) {
                 const int v = order[k], a = tree[v] / 2, down = tree[v] & 1, swap = (a ^ v) & -down;
-                potential[v] = potential[a] + net.out[p.label[v ^ swap]][p.label[a ^ swap]] * (1 - 2 * down);
+                potential[v] = potential[a] + net.lengths.given(p.label[v ^ swap], p.label[a ^ swap]) * (1 - 2 * down);
                 depth[v] = depth[a] + 1;
             }
             for (int v = 0; v < n; ++v) {
@@ -90,21 +100,17 @@ inline void gradients(const Backward& back) {
             }
             // The tree's own way from x to y where it is a shortest one: its terms then cancel against those of W1.
             const int origin = net.members[p.label[x]], goal = net.members[p.label[y]];
-            if (tree_path(tree, depth, origin, goal, way, down) && potential[origin] - potential[goal] >= d[origin][goal] * (1 - 1e-12)) {
+            if (tree_path(tree, depth, origin, goal, way, down) && potential[origin] - potential[goal] >= job.distance[e] * (1 - 1e-12)) {
                 for (std::size_t k = 0; k + 1 < way.size(); ++k) to_lengths[edge_between(net, way[k], way[k + 1])] += per_d;
                 continue;
             }
-            std::fill(passed.begin(), passed.end(), 0);
-            for (int u = origin; u != goal;) {
-                passed[u] = 1;
-                int next = -1;
-                double best = INF;
-                for (int v : net.members) {
-                    const double step = net.out[p.label[u]][p.label[v]] + d[v][goal];
-                    if (!passed[v] && (step < best || (step == best && next >= 0 && d[v][goal] < d[next][goal]))) best = step, next = v;
-                }
-                to_lengths[edge_between(net, u, next)] += per_d;
-                u = next;
+            Ways& own = ways[p.network_of_part[part]];
+            if (!own.search) own.search.emplace(net.lengths, job.directed, alone, job.stop), own.found.emplace(net.n);
+            if (own.source != p.label[x]) own.search->from(own.source = p.label[x], *own.found);
+            for (int v = p.label[y]; v != p.label[x];) {
+                const int u = int(own.found->via[v]);
+                to_lengths[edge_between(net, net.members[u], net.members[v])] += per_d;
+                v = u;
             }
         }
     });

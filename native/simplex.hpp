@@ -1,9 +1,9 @@
-// What the two forms of the dual network simplex share (tree.hpp, where the method is explained, and cuts.hpp): how it
-// begins, how it goes on, when it ends, and what the potentials prove.
+// What the two forms of the dual network simplex share (tree_simplex.hpp, where the method is explained, and
+// cut_simplex.hpp): how it goes on and when it ends.
 #pragma once
 #include <cmath>
 
-#include "metric.hpp"
+#include "network.hpp"
 
 namespace geoattn::GEOATTN_ISA {
 
@@ -16,54 +16,8 @@ template <class Mass> struct Supplies {
     Mass idle;
 };
 
-struct Link {
-    int parent;
-    bool falls;  // the potential falls from the parent
-};
-
-// A feasible tree from scratch, with root 0: p = 0 is feasible; raise or lower all nodes outside until an edge to them is
-// tight.
-template <class Real> std::vector<Link> feasible_tree(const Network& net) {
-    const int n = net.n;
-    std::vector<Link> tree(n, Link{0, false});
-    std::vector<Real> p(n, Real(0)), fall(n, Real(INF)), rise(n, Real(INF));  // slack of edges tree -> x and x -> tree, before the shift
-    std::vector<int> fall_from(n, 0), rise_to(n, 0);
-    std::vector<char> inside(n, 0);
-    Real shift = 0;  // of the nodes outside
-    for (int joined = 0;;) {
-        inside[joined] = 1;
-        for (int x = 0; x < n; ++x) {
-            if (inside[x]) continue;
-            const Real leave = Real(net.out[joined][x]) - p[joined], enter = Real(net.rows(false)[joined][x]) + p[joined];
-            if (leave < fall[x]) fall[x] = leave, fall_from[x] = joined;
-            if (enter < rise[x]) rise[x] = enter, rise_to[x] = joined;
-        }
-        int next = -1;
-        bool down = false;
-        Real best = INF;
-        for (int x = 0; x < n; ++x) {
-            if (inside[x]) continue;
-            if (fall[x] + shift < best) best = fall[x] + shift, next = x, down = true;
-            if (rise[x] - shift < best) best = rise[x] - shift, next = x, down = false;
-        }
-        if (next < 0) return tree;
-        shift += down ? -best : best;
-        p[next] = shift;
-        tree[next] = {down ? fall_from[next] : rise_to[next], down};
-        joined = next;
-    }
-}
-
 // Prefer large flows and small sides: fewer pivots, cheaper ones. The exponent is the best of 0.5 to 3 measured.
 inline double cut_weight(int size, int n) { return std::pow(std::min(size, n - size), -0.75); }
-
-// The worst violation of p(a) - p(b) <= d(a, b), at most 0.
-inline double violation(const Network& net, const double* p) {
-    if (!net.directed) return min_gap(net.distances[0], p, net.n, net.stride);
-    double worst = 0;
-    for (int a = 0; a < net.n; ++a) worst = std::min(worst, min_sum(net.distances[a], p, net.stride) - p[a]);
-    return worst;
-}
 
 // The pivots of a solver from a feasible tree to an optimal one. The solver names the cut whose flow runs uphill most
 // urgently (-1: none does) and pivots on it, which returns the step of the potentials, infinite where nothing crosses the cut.
@@ -76,7 +30,7 @@ template <class Solver> class Simplex {
         restless_ = false;
         random_ = SEED;  // no pair depends on another
         const long limit = 200000 + 2000L * net.n;
-        const double tie = 1e-12 * net.reach;  // shorter steps are rounding
+        const double tie = 1e-15 * net.reach;  // shorter steps are rounding
         for (long pivots = 1, still = 0;; ++pivots) {
             const int cut = solver.most_urgent();
             if (cut < 0) return Outcome::optimal;
@@ -89,7 +43,7 @@ template <class Solver> class Simplex {
             }
             still = step > tie ? 0 : still + 1;
             restless_ = still > 2 * net.n;
-            if (pivots % 1024 == 0) {
+            if (pivots % 256 == 0) {
                 if (pivots > limit) return Outcome::stalled;
                 if (stop.asked()) return Outcome::stopped;
             }

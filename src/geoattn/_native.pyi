@@ -5,8 +5,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Doubles = NDArray[np.float64]
-Place = tuple[int, int, int, int]  # address, strides of batch, heads and rows
-Sizes = tuple[int, int, int, int, int]  # batch, heads, queries, keys, width
 
 def instruction_set() -> str: ...
 def solve(
@@ -36,6 +34,7 @@ def pull_back(
     offsets: NDArray[np.int64],
     w1: Doubles,
     denominator: Doubles,
+    distance: Doubles,
     status: NDArray[np.uint8],
     trees: NDArray[np.int32],
     upstream: Doubles,
@@ -52,32 +51,36 @@ def lay_out(
     columns: list[NDArray[Any]], places: NDArray[np.int64], maps: list[NDArray[Any]], directed: bool, no_edge: int
 ) -> None: ...
 def shortest_paths(distances: Doubles, *, directed: bool, threads: int) -> None: ...
-def row_variances(
-    queries: list[Place], keys: list[Place], sizes: Sizes, scale: float, variance: int, slope: int, threads: int
-) -> None: ...
-def row_variance_gradients(
-    queries: list[Place],
-    keys: list[Place],
-    sizes: Sizes,
-    slopes: list[int],
-    upstream: int,
-    to_query: list[int],
-    to_key: list[int],
+def solve_sparse(
+    out_start: NDArray[np.int64],
+    out_column: NDArray[np.int32],
+    out_length: Doubles,
+    in_start: NDArray[np.int64],
+    in_column: NDArray[np.int32],
+    in_length: Doubles,
+    measure_start: NDArray[np.int64],
+    measure_column: NDArray[np.int32],
+    mass: Doubles,
+    pairs: NDArray[np.int32],
+    lengths: Doubles,
+    w1: Doubles,
+    denominator: Doubles,
+    distance: Doubles,
+    gap: Doubles,
+    status: NDArray[np.uint8],
+    upstream: Doubles | None = None,
+    to_lengths: Doubles | None = None,
+    to_measures: Doubles | None = None,
+    second_start: NDArray[np.int64] | None = None,
+    second_column: NDArray[np.int32] | None = None,
+    second_mass: Doubles | None = None,
+    *,
+    directed: bool,
+    near: bool,
+    per_length: bool,
+    hop: float,
+    floor: float,
+    idle: float,
     threads: int,
+    progress: Callable[[int], Any] | None = None,
 ) -> None: ...
-
-class RowVariances:
-    slope: int
-    def __init__(
-        self,
-        query: int,
-        query_strides: tuple[int, ...],
-        key: int,
-        key_strides: tuple[int, ...],
-        shape: tuple[int, ...],
-        scale: float,
-        threads: int,
-        slope: int,
-        owner: object,
-    ) -> None: ...
-    def copy_to(self, variance: int) -> None: ...

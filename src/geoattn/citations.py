@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from geoattn._core.errors import GeoattnError
 from geoattn._version import __version__
-from geoattn.errors import GeoattnError
 
 __all__ = ["METHODS", "cite"]
 

@@ -64,7 +64,7 @@ def test_the_place_is_named_by_layer_sample_and_head(run, attention, tmp_path):
 
 def test_all_layers_are_checked_before_any_is_solved(run, attention, tmp_path, monkeypatch):
     solved = []
-    monkeypatch.setattr("geoattn.cli.layers.ollivier_ricci", lambda *args, **_: solved.append(args))
+    monkeypatch.setattr("geoattn.profiles.map_layers.ollivier_ricci", lambda *args, **_: solved.append(args))
     bad = attention(6, 6)
     bad[0, 0] = np.nan
     np.savez(tmp_path / "a.npz", first=attention(6, 6), second=bad)

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import geoattn as ga
-from geoattn.data.sample import load_sample
+from geoattn.datasets.sample import load_sample
 
 
 def strict_json(text: str):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import geoattn as ga
-from geoattn.data.attention_files import open_attention
-from geoattn.data.sample import SAMPLE_PATH
+from geoattn.datasets.attention_files import open_attention
+from geoattn.datasets.sample import SAMPLE_PATH
 
 
 def means(result) -> dict[str, float]:

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from geoattn._core.errors import GeoattnError
 from geoattn.cli.folder import write_folder
-from geoattn.errors import GeoattnError
 
 
 def everything(folder: Path) -> list[str]:
@@ -91,7 +91,7 @@ def test_an_interrupt_while_writing_leaves_nothing(tmp_path, monkeypatch, signal
 
 
 def test_a_folder_that_cannot_be_written_is_found_before_the_work(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("geoattn.cli.layers.solve_layers", lambda *_, **__: pytest.fail("worked in vain"))
+    monkeypatch.setattr("geoattn.profiles.map_layers.solve_layers", lambda *_, **__: pytest.fail("worked in vain"))
     (tmp_path / "file").write_text("")
     for out in (tmp_path / "file", tmp_path / "file" / "out", "/dev/null", "/dev/null/out"):
         result = run("curvature", "--out", out)

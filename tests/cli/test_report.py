@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from geoattn.cli.report import report
 from tests.cli.test_interrupt import interrupted
-from tests.profile.test_spread import PlainRay
+from tests.profiles.test_spread import PlainRay
 
 MODULE = """
 import torch

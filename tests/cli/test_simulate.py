@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from geoattn.dynamics import experiments
-from geoattn.dynamics.experiments import FIGURES, Check, Experiment, experiment_names
-from geoattn.dynamics.progress import Progress
+from geoattn._core.progress import Progress
+from geoattn.dynamics.experiments import FIGURES, Check, Entry, Experiment, experiment_names, experiments
 from geoattn.dynamics.trajectory import Trajectory
 
 # the ones that take a second or less; tests/dynamics runs all of them in small form
@@ -41,11 +40,10 @@ def test_as_published(run: Any, name: str) -> None:
 
 def test_exit_code_of_an_outcome_that_is_not_as_expected(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(*, small: bool, seed: int, progress: Progress) -> Experiment:
-        return Experiment(
-            "wrong", "Never.", {"seed": seed}, (Check.near("one", 2.0, 1.0, 0.5), Check("nan", float("nan"), 0, 1))
-        )
+        """Never."""
+        return Experiment({"seed": seed}, (Check.near("one", 2.0, 1.0, 0.5), Check("nan", float("nan"), 0, 1)))
 
-    monkeypatch.setattr(experiments, "_catalogue", lambda: {"wrong": wrong})
+    monkeypatch.setitem(experiments(), "wrong", Entry("wrong", "Never.", "", "", wrong))
     done = run("simulate", "wrong")
     assert done.exit_code == 1
     assert "0 of 2 hold" in done.stdout

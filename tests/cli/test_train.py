@@ -10,8 +10,8 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from geoattn._core.errors import GeoattnError
 from geoattn.cli.train import train
-from geoattn.errors import GeoattnError
 
 QUICK = ["digits", "--epochs", "1", "--limit", "64", "--test-limit", "32"]
 

@@ -156,9 +156,9 @@ def test_mask_float16_torch_and_mean_over_heads():
 def test_causal_attention_with_a_plan_is_solved_and_without_one_has_no_value():
     causal = normalised(np.tril(softmax(8, 1, 0)))
     exact, bounds = assert_brackets(causal, ga.Convention(direction="directed"))
-    solved = exact.status == ga.Status.SOLVED
+    solved = exact.status == ga.curvature.Status.SOLVED
     assert solved.any()
-    assert (exact.status == ga.Status.UNREACHABLE).any()
+    assert (exact.status == ga.curvature.Status.UNREACHABLE).any()
     assert bounds.width[solved].max() < 1
 
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import geoattn as ga
-from geoattn import Convention, Status
+from geoattn import Convention
+from geoattn.curvature import Status
 from geoattn.curvature.complete import all_hops_one
 from geoattn.curvature.transport import all_edges, solve_pairs
 from geoattn.graph.build import build_graphs
@@ -29,7 +30,8 @@ def values(graph: nx.Graph, alpha: float | str, **changes: object) -> np.ndarray
 def by_edge(graph: nx.Graph, alpha: float | str) -> dict[tuple, float]:
     result = ga.ollivier_ricci(graph, WALK.but(alpha=alpha))
     order = {node: k for k, node in enumerate(graph.nodes)}
-    return {(u, v): float(result.kappa[order[u], order[v]]) for u, v in graph.edges}
+    kappa = {frozenset(pair): value for pair, value in zip(result.index.tolist(), result.kappa.tolist(), strict=True)}
+    return {(u, v): kappa[frozenset((order[u], order[v]))] for u, v in graph.edges}
 
 
 # ---- graphs

@@ -16,7 +16,8 @@ import pytest
 import torch
 
 import geoattn as ga
-from geoattn import Convention, Status
+from geoattn import Convention
+from geoattn.curvature import Status
 from tests.curvature.references.exact import Problem, problem
 from tests.graphs import ATTENTION, WEIGHTS, draw
 
@@ -46,7 +47,9 @@ class Tally(Counter):
         self.worst: dict[str, float] = {}
 
 
-def agree(graph: Problem, x: int, y: int, result: ga.Curvature, g: int, solver: str, where: str, tally: Tally) -> None:
+def agree(
+    graph: Problem, x: int, y: int, result: ga.curvature.Curvature, g: int, solver: str, where: str, tally: Tally
+) -> None:
     """Compare one edge with one solver; a solver that disagrees is overruled only by the exact one."""
     ours, status = float(result.kappa[g, x, y]), Status(int(result.status[g, x, y])).name.lower()
     if status == "uncertain":  # not certified to 1e-9, so there must be no number; `finish` counts these

@@ -67,10 +67,10 @@ def test_causal_and_padded() -> None:
 
 def test_batches_are_sums_of_singles() -> None:
     attention = logits_of(2, 3, 8, 8).softmax(-1).detach().requires_grad_()
-    (whole,) = torch.autograd.grad(ga.edge_curvature(attention).sum(), attention)
+    (whole,) = torch.autograd.grad(ga.curvature.edge_curvature(attention).sum(), attention)
     for index in np.ndindex(2, 3):
         one = attention[index].detach().requires_grad_()
-        (grad,) = torch.autograd.grad(ga.edge_curvature(one).sum(), one)
+        (grad,) = torch.autograd.grad(ga.curvature.edge_curvature(one).sum(), one)
         torch.testing.assert_close(whole[index], grad)
 
 
@@ -110,7 +110,7 @@ def test_at_ties_the_gradient_lies_between_the_one_sided_slopes() -> None:
     weights[0, 1] = weights[1, 0] = 2.0
     weights.requires_grad_()
     convention = ga.Convention(length="w", measure="uniform", alpha=0.2)
-    f = lambda w: ga.edge_curvature(w, convention)[0]  # noqa: E731
+    f = lambda w: ga.curvature.edge_curvature(w, convention)[0]  # noqa: E731
     (grad,) = torch.autograd.grad(f(weights), weights)
     assert torch.isfinite(grad).all()
     for seed in range(20):

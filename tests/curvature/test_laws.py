@@ -13,7 +13,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import geoattn as ga
-from geoattn import Convention, Status
+from geoattn import Convention
+from geoattn.curvature import Status
 from geoattn.curvature.transport import all_edges, solve_pairs
 from geoattn.graph.build import Graphs, build_graphs
 from geoattn.graph.shortest_paths import shortest_paths
@@ -322,7 +323,7 @@ def test_round_trip_through_a_file(tmp_path: Path):
     for convention, edges in cases:
         result = ga.ollivier_ricci(a, convention, edges=edges, seed=np.int64(3))
         result.save(tmp_path / "c.npz")
-        again = ga.Curvature.load(tmp_path / "c.npz")
+        again = ga.curvature.Curvature.load(tmp_path / "c.npz")
         for name in ("kappa", "w1", "distance", "gap", "status", "index"):
             np.testing.assert_array_equal(getattr(again, name), getattr(result, name))
         assert again.convention == result.convention

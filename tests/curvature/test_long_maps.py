@@ -32,7 +32,7 @@ def attention(kind: str) -> np.ndarray:
     return softmax(x @ x.T / 4)
 
 
-@pytest.mark.filterwarnings("ignore::geoattn.errors.DegenerateCurvatureWarning")
+@pytest.mark.filterwarnings("ignore::geoattn._core.errors.DegenerateCurvatureWarning")
 @pytest.mark.parametrize(
     ("kind", "convention", "direction"),
     [

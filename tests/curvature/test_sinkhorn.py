@@ -25,7 +25,7 @@ def softmax(n, scale, seed, *, batch=()):
 
 
 def assert_brackets(result, exact):
-    same = ~((result.status == ga.Status.STALLED) & (exact.status == ga.Status.SOLVED))
+    same = ~((result.status == ga.curvature.Status.STALLED) & (exact.status == ga.curvature.Status.SOLVED))
     np.testing.assert_array_equal(result.status[same], exact.status[same])
     have = np.isfinite(result.kappa)
     assert (result.kappa[have] <= exact.kappa[have] + 1e-9).all()
@@ -40,7 +40,7 @@ def test_near_the_exact_value_from_below_with_the_error_shown(preset, scale):
     exact = ga.ollivier_ricci(attention, preset, edges=40)
     np.testing.assert_array_equal(result.index, exact.index)
     assert_brackets(result, exact)
-    off = np.abs(result.kappa - exact.kappa)[result.status == ga.Status.SOLVED]
+    off = np.abs(result.kappa - exact.kappa)[result.status == ga.curvature.Status.SOLVED]
     assert off.max() < 5e-3
     assert off.mean() < 5e-4
     assert result.error.edges == len(off)
@@ -97,7 +97,7 @@ def test_directed_and_lin_lu_yau(alpha):
 def test_an_edge_that_did_not_converge_has_no_number():
     attention = softmax(10, 4, 0)
     result = ga.sinkhorn_ricci(attention, regularisation=1e-3, iterations=10, tolerance=1e-9)
-    stalled = result.status == ga.Status.STALLED
+    stalled = result.status == ga.curvature.Status.STALLED
     assert result.unconverged == stalled.sum() // 2 > 0
     assert np.isnan(result.kappa[stalled]).all()
     assert np.isnan(result.upper[stalled]).all()
@@ -112,7 +112,7 @@ def test_causal_pairs_that_cannot_be_cut_to_the_marginals_are_not_converged():
     exact = ga.ollivier_ricci(attention, convention)
     result = ga.sinkhorn_ricci(attention, convention)
     assert_brackets(result, exact)
-    unreachable = exact.status == ga.Status.UNREACHABLE
+    unreachable = exact.status == ga.curvature.Status.UNREACHABLE
     assert unreachable.any()
     assert np.isnan(result.kappa[unreachable]).all()
 

@@ -16,7 +16,7 @@ import geoattn as ga
 from geoattn.graph.build import build_graphs
 from geoattn.graph.shortest_paths import shortest_paths
 
-pytestmark = pytest.mark.filterwarnings("ignore::geoattn.errors.DegenerateCurvatureWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::geoattn._core.errors.DegenerateCurvatureWarning")
 
 
 def attention(kind: str, n: int) -> np.ndarray:

@@ -10,6 +10,7 @@ import torch
 from scipy.optimize import nnls
 from scipy.special import iv
 
+from geoattn._core.errors import GeoattnError
 from geoattn.dynamics.closed_forms import (
     clustering_time,
     critical_coupling,
@@ -25,7 +26,6 @@ from geoattn.dynamics.closed_forms import (
 from geoattn.dynamics.drift import velocity
 from geoattn.dynamics.gaussian import gaussian_flow
 from geoattn.dynamics.starts import equiangular_tokens, ring_tokens, uniform_tokens
-from geoattn.errors import GeoattnError
 
 CURVE = {0: 5.18626, 1: 5.27028, 2: 5.45839, 4: 6.95350, 5: 9.54433, 6: 15.9953, 7: 32.2331, 8: 73.4457, 9: 178.731}
 BETAS = (1, 2, 3, 5, 7, 9, 16, 25, 50, 100)

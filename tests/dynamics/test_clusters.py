@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from geoattn._core.errors import GeoattnError
 from geoattn.dynamics import clusters, observables
 from geoattn.dynamics.clusters import cluster_centres, cluster_count, cluster_labels
 from geoattn.dynamics.observables import cosine_histogram, nematic, polarisation
 from geoattn.dynamics.starts import equiangular_tokens, ring_tokens, uniform_tokens
-from geoattn.errors import GeoattnError
 
 
 def groups(sizes: list[int], spread: float, seed: int = 0) -> torch.Tensor:

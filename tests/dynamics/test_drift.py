@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoattn.dynamics import drift
+from geoattn.dynamics import attend as attend_module
 from geoattn.dynamics.drift import tangent, velocity
 from geoattn.dynamics.starts import equiangular_tokens, ring_tokens, uniform_tokens
 from tests.dynamics.plain import plain_velocity
@@ -68,16 +68,16 @@ def test_batches_are_runs_side_by_side():
 def test_many_blocks_are_one(monkeypatch):
     x = uniform_tokens(90, 5, runs=7, seed=5)
     whole = velocity(x, beta=3.0, causal=True, engine="blocks")
-    monkeypatch.setattr(drift, "_BLOCK_ENTRIES", 400)  # four rows of one run at a time
+    monkeypatch.setattr(attend_module, "_BLOCK_ENTRIES", 400)  # four rows of one run at a time
     torch.testing.assert_close(velocity(x, beta=3.0, causal=True, engine="blocks"), whole, rtol=0, atol=1e-15)
-    monkeypatch.setattr(drift, "_BLOCK_ENTRIES", 20_000)  # two runs at a time
+    monkeypatch.setattr(attend_module, "_BLOCK_ENTRIES", 20_000)  # two runs at a time
     torch.testing.assert_close(velocity(x, beta=3.0, causal=True, engine="blocks"), whole, rtol=0, atol=1e-15)
 
 
 def test_without_the_private_kernel(monkeypatch):
     x = uniform_tokens(200, 5, seed=6)
     fused = velocity(x, beta=3.0, flow="USA")
-    monkeypatch.setattr(drift, "_flash", None)
+    monkeypatch.setattr(attend_module, "_flash", None)
     torch.testing.assert_close(velocity(x, beta=3.0, flow="USA"), fused, rtol=1e-13, atol=1e-13)
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from geoattn._core.errors import GeoattnError
 from geoattn.dynamics.energy import energy_gradient, interaction_energy, log_interaction_energy
 from geoattn.dynamics.starts import uniform_tokens
-from geoattn.errors import GeoattnError
 
 
 def case(n: int = 12, d: int = 4, seed: int = 0):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 import math
 import time
 from typing import NamedTuple
@@ -12,12 +13,18 @@ import numpy as np
 import pytest
 import torch
 
-from geoattn.dynamics.experiments import Check, Experiment, experiment_names, run_experiment
-from geoattn.dynamics.simulate import simulate
+from geoattn._core.errors import GeoattnError
+from geoattn.dynamics.experiments import (
+    FIGURES,
+    Check,
+    Experiment,
+    experiment_names,
+    experiments,
+    register,
+    run_experiment,
+)
+from geoattn.dynamics.simulation import simulate
 from geoattn.dynamics.staircase import energy_staircase
-from geoattn.errors import GeoattnError
-
-PUBLISHED = ("one-token", "split", "split-picture", "repulsion", "four-tokens", "density", "negative", "indefinite")
 
 
 def failures(experiment) -> str:
@@ -44,6 +51,35 @@ def test_small(name):
     assert experiment.passed, failures(experiment)
     assert experiment.name == name
     assert len(experiment.title) > 20
+    assert experiment.checks
+
+
+@pytest.mark.parametrize("entry", experiments().values(), ids=experiments())
+def test_entry_says_what_it_shows_and_where_that_is_from(entry):
+    assert entry.shows.endswith(".")
+    assert "arXiv" in entry.reference
+    assert len(entry.source) > 40
+
+
+def test_a_name_registers_once():
+    def again(*, small, seed, progress):
+        """It is there already."""
+
+    with pytest.raises(GeoattnError, match="two experiments"):
+        register("causal", reference="", source="")(again)
+    with pytest.raises(GeoattnError, match="docstring"):
+        register("new", reference="", source="")(lambda **_: None)
+
+
+@pytest.mark.parametrize("name", experiment_names())
+def test_saved(name, tmp_path):
+    """The file holds what the result holds."""
+    experiment = in_small_form(name).experiment
+    experiment.save(tmp_path / "first.npz")
+    with np.load(tmp_path / "first.npz") as file:
+        header = json.loads(str(file["header"]))
+        assert [c["passed"] for c in header["checks"]] == [c.passed for c in experiment.checks]
+        assert {k.removeprefix("table:") for k in file.files if k.startswith("table:")} == set(experiment.table)
 
 
 @pytest.mark.slow
@@ -105,7 +141,7 @@ def test_metastable_at_full_size_in_less_than_a_minute(record_property):
 
 
 def test_all_published_ones_are_there():
-    assert set(PUBLISHED) <= set(experiment_names())
+    assert set(FIGURES.values()) <= set(experiment_names())
 
 
 def test_a_check_can_fail():

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import i0
 
+from geoattn._core.errors import GeoattnError
 from geoattn.dynamics.closed_forms import first_order_density, four_particles, uniform_energy
 from geoattn.dynamics.energy import interaction_energy
 from geoattn.dynamics.minimiser import circle_density
 from geoattn.dynamics.optima import energy_optimum
 from geoattn.dynamics.starts import uniform_tokens
-from geoattn.errors import GeoattnError
 
 
 def diag(*values: float) -> torch.Tensor:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from benchmarks.dynamics import CASES, against_numpy, phase
+from geoattn._core.errors import GeoattnError
 from geoattn.dynamics.closed_forms import clustering_time
 from geoattn.dynamics.phase import phase_diagram
-from geoattn.errors import GeoattnError
 
 
 def test_high_dimension_follows_the_curve():

@@ -9,7 +9,8 @@ import pytest
 import torch
 from scipy.optimize import brentq
 
-from geoattn.dynamics.simulate import simulate
+from geoattn._core.errors import GeoattnError
+from geoattn.dynamics.simulation import simulate
 from geoattn.dynamics.starts import ring_tokens, uniform_tokens
 from geoattn.dynamics.stationary import (
     eigenvector_measure,
@@ -18,7 +19,6 @@ from geoattn.dynamics.stationary import (
     stability,
     stationary_residual,
 )
-from geoattn.errors import GeoattnError
 
 
 def diag(*values: float) -> torch.Tensor:

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 import geoattn as ga
+from geoattn._core.errors import GeoattnError
 from geoattn.dynamics.sphere_view import sphere_view
-from geoattn.dynamics.token_flow import layer_tokens, token_flow
-from geoattn.errors import GeoattnError
+from geoattn.dynamics.token_flows import layer_tokens, token_flow
 
 
 class FlowModel(nn.Module):
@@ -49,7 +49,7 @@ def captured(model: nn.Module, x: torch.Tensor):
 @pytest.mark.parametrize("causal", [False, True])
 def test_a_model_that_is_the_flow(causal):
     """Short layers of the flow itself: beta is found again, and the flow is near at every layer."""
-    x = ga.uniform_tokens(12, 8, runs=1, seed=1)
+    x = ga.dynamics.uniform_tokens(12, 8, runs=1, seed=1)
     result = token_flow(captured(FlowModel(3.0, 0.02, 6, causal), x), step=0.02)
     assert result.settings["beta"] == pytest.approx(3.0, abs=1e-6)
     assert result.settings["causal"] is causal
@@ -62,7 +62,7 @@ def test_a_model_that_is_the_flow(causal):
 
 
 def test_a_given_beta_and_what_the_result_holds():
-    x = ga.uniform_tokens(10, 4, runs=2, seed=2)
+    x = ga.dynamics.uniform_tokens(10, 4, runs=2, seed=2)
     record = captured(FlowModel(1.0, 1.0, 5), x)
     result = token_flow(record, 1, beta=2.0, convention=["hop", "markov"], bins=20)
     assert result.settings["beta"] == 2.0
@@ -79,15 +79,15 @@ def test_padding_is_left_out():
     model = ga.load_model("bert-tiny", weights="random", vocab_size=50)
     ids = torch.tensor([[3, 4, 5, 6, 7, 8], [9, 10, 11, 12, 0, 0]])
     mask = (ids > 0).long()
-    both = ga.model_flow(model, {"input_ids": ids, "attention_mask": mask}, 1)
-    alone = ga.model_flow(model, {"input_ids": ids[1:, :4]})
+    both = ga.profiles.model_flow(model, {"input_ids": ids, "attention_mask": mask}, 1)
+    alone = ga.profiles.model_flow(model, {"input_ids": ids[1:, :4]})
     assert both.model.tokens.shape[1] == 4
     torch.testing.assert_close(both.model.tokens, alone.model.tokens, atol=1e-5, rtol=0)
     assert both.settings["beta"] == pytest.approx(alone.settings["beta"], abs=1e-3)
 
 
 def test_bad_input():
-    x = ga.uniform_tokens(6, 4, runs=2)
+    x = ga.dynamics.uniform_tokens(6, 4, runs=2)
     record = captured(FlowModel(1.0, 1.0, 2), x)
     with pytest.raises(GeoattnError, match="samples 0 to 1; got 2"):
         token_flow(record, 2)
@@ -103,18 +103,18 @@ def test_bad_input():
     with pytest.raises(GeoattnError, match="inputs=True"):
         token_flow(plain)
     with pytest.raises(GeoattnError, match=r"torch\.nn\.Module"):
-        ga.model_flow("lvit", x)
+        ga.profiles.model_flow("lvit", x)
     with pytest.raises(GeoattnError, match="row from 0 to 0"):
-        ga.model_flow(ga.load_model("lvit-digits"), ga.load_data("digits", limit=1), 3)
+        ga.profiles.model_flow(ga.load_model("lvit-digits"), ga.load_data("digits", limit=1), 3)
 
 
 def test_sphere_view():
     """Low dimensions are kept; of more, the main axes; one path is seen in the axes of both."""
-    flat, three = ga.uniform_tokens(5, 2)[None], ga.uniform_tokens(5, 3)[None]
+    flat, three = ga.dynamics.uniform_tokens(5, 2)[None], ga.dynamics.uniform_tokens(5, 3)[None]
     torch.testing.assert_close(sphere_view(flat)[0][0][..., :2], flat)
     torch.testing.assert_close(sphere_view(three)[0][0], three)
     x = torch.zeros(1, 6, 9, dtype=torch.float64)
-    x[0, :, 2:5] = ga.uniform_tokens(6, 3, seed=4)
+    x[0, :, 2:5] = ga.dynamics.uniform_tokens(6, 3, seed=4)
     (points, other), held = sphere_view(x, x.flip(1))
     assert held == pytest.approx(1.0)
     torch.testing.assert_close(points @ points.mT, x @ x.mT)  # a rotation
@@ -123,27 +123,27 @@ def test_sphere_view():
 
 @pytest.mark.parametrize("d", [2, 3, 7])
 def test_films(tmp_path, d, monkeypatch):
-    run = ga.simulate(ga.uniform_tokens(4, d, runs=2), until=1.0, save=4)
-    ga.animate(run, tmp_path / "film.gif", run=1, frames=2)
+    run = ga.simulate(ga.dynamics.uniform_tokens(4, d, runs=2), until=1.0, save=4)
+    ga.dynamics.animate(run, tmp_path / "film.gif", run=1, frames=2)
     from PIL import Image, ImageSequence
 
     with Image.open(tmp_path / "film.gif") as film:
         assert len(list(ImageSequence.Iterator(film))) == 2
     with pytest.raises(GeoattnError, match="run must be below 2"):
-        ga.animate(run, tmp_path / "film.gif", run=2)
+        ga.dynamics.animate(run, tmp_path / "film.gif", run=2)
     with pytest.raises(GeoattnError, match="there is no folder"):
-        ga.animate(run, tmp_path / "none" / "film.gif")
+        ga.dynamics.animate(run, tmp_path / "none" / "film.gif")
     monkeypatch.setattr("shutil.which", lambda name: None)
     with pytest.raises(GeoattnError, match="needs ffmpeg"):
-        ga.animate(run, tmp_path / "film.mp4")
-    last = ga.simulate(ga.uniform_tokens(4, d), until=1.0, keep="last")
+        ga.dynamics.animate(run, tmp_path / "film.mp4")
+    last = ga.simulate(ga.dynamics.uniform_tokens(4, d), until=1.0, keep="last")
     with pytest.raises(GeoattnError, match="kept one time only"):
-        ga.animate(last, tmp_path / "film.gif")
+        ga.dynamics.animate(last, tmp_path / "film.gif")
 
 
 def test_entropy_out_of_reach_gives_an_end_of_the_range():
     """Equal rows can only be had at beta = 0; one-hot rows at none."""
-    from geoattn.dynamics.token_flow import _matching_beta
+    from geoattn.dynamics.token_flows import _matching_beta
 
     x = torch.eye(4, dtype=torch.float64)
     assert _matching_beta(x, False, math.log(4)) == 0.0

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import geoattn as ga
-from geoattn.data.dataset import Dataset
+from geoattn.datasets.dataset import Dataset
 
 CONVENTIONS = ["markov", "hop", "grc-0.6", "grc-0.5"]
 HOSTILE = (

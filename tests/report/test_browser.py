@@ -199,7 +199,7 @@ def test_hostile_text_runs_nowhere(show, name):
             select,
         )
     assert page("typeof window.owned") == "undefined"
-    assert page("document.querySelectorAll('script').length") == 3
+    assert page("document.querySelectorAll('script').length") == 6
     assert page("document.querySelectorAll('main img, main iframe, main [onerror], main [onload]').length") == 0
     assert page("document.querySelectorAll('a[href^=\"javascript\"]').length") == 0
     assert page.complaints() == []

@@ -147,7 +147,7 @@ def test_hostile_text_adds_no_element(hostile, digits):
     text = page(hostile, command="geoattn report '<script>window.owned=8</script>'")
     calm, loud = Reader(page(digits)), Reader(text)
     assert {tag for tag, _ in loud.tags} <= {tag for tag, _ in calm.tags}
-    assert sum(tag == "script" for tag, _ in loud.tags) == 3
+    assert sum(tag == "script" for tag, _ in loud.tags) == 6
     assert not any(name.startswith("on") for _, attributes in loud.tags for name in attributes)
     tokens = data_of(text)["graph"]["examples"][0]["tokens"]
     assert tokens[1].startswith("<script>window.owned=1")

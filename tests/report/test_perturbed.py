@@ -9,22 +9,22 @@ import numpy as np
 import pytest
 
 import geoattn as ga
-from geoattn.errors import GeoattnError
+from geoattn._core.errors import GeoattnError
+from geoattn.perturbations.images import Flip, Rotation
+from geoattn.perturbations.robustness_table import PerturbedExample, Robustness, robustness
 from geoattn.report.models import Models
 from geoattn.report.page import page
 from geoattn.report.perturbed import perturbed
-from geoattn.robustness.perturbations import Flip, Rotation
-from geoattn.robustness.robustness import PerturbedExample, Robustness, robustness
 
 
 @pytest.fixture(scope="module")
-def found() -> tuple[ga.Profile, Robustness]:
+def found() -> tuple[ga.profiles.Profile, Robustness]:
     model, digits = ga.load_model("lvit-digits"), ga.load_data("digits", split="test", limit=40)
     measured = ga.profile(model, digits.subset(range(4)), convention="hop", examples=0, lenses=("weights",))
     return measured, robustness(model, digits, [Flip(0.4), Rotation(0.4)], seed=3)
 
 
-def test_the_page_shows_drops_and_examples(found: tuple[ga.Profile, Robustness]) -> None:
+def test_the_page_shows_drops_and_examples(found: tuple[ga.profiles.Profile, Robustness]) -> None:
     profile, result = found
     text = page(profile, robustness=result)
     assert "Perturbed inputs" in text
@@ -38,7 +38,7 @@ def test_the_page_shows_drops_and_examples(found: tuple[ga.Profile, Robustness])
     assert "not robustness" in page(profile)
 
 
-def test_hostile_texts_stay_text(found: tuple[ga.Profile, Robustness]) -> None:
+def test_hostile_texts_stay_text(found: tuple[ga.profiles.Profile, Robustness]) -> None:
     profile, result = found
     bad = PerturbedExample(
         "flip 0.4", 0, "<script>alert(1)</script>", "\u202e" + "x" * 5000, "<b>", "yes", "no", {"flip": {"n": (1,) * 9}}
@@ -51,7 +51,7 @@ def test_hostile_texts_stay_text(found: tuple[ga.Profile, Robustness]) -> None:
     assert "(9 values)" in section.html
 
 
-def test_two_models_take_two_results(found: tuple[ga.Profile, Robustness]) -> None:
+def test_two_models_take_two_results(found: tuple[ga.profiles.Profile, Robustness]) -> None:
     profile, result = found
     models: Any = Models.of(profile, profile, [None, result])
     section = perturbed(models)

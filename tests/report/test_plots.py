@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import geoattn as ga
-from geoattn.report import plots
+from geoattn import plots
 
 matplotlib.use("Agg")
 

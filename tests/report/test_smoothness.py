@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import geoattn as ga
-from geoattn.errors import GeoattnError
-from geoattn.profile.result import Profile
+from geoattn._core.errors import GeoattnError
+from geoattn.profiles.result import Profile
 from geoattn.report.models import Models
 from geoattn.report.page import page
 from geoattn.report.smoothness import curvature_link, smoothness

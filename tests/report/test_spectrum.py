@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import geoattn as ga
-from geoattn.profile.result import Profile
+from geoattn.profiles.result import Profile
 from geoattn.report.models import Models
 from geoattn.report.spectrum import gap_link, spectrum
 

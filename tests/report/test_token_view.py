@@ -20,7 +20,7 @@ __all__ = ["driver"]  # a fixture
 @pytest.fixture(scope="module")
 def flow() -> Any:
     model, data = ga.load_model("lvit-digits"), ga.load_data("digits", split="test", limit=1)
-    return ga.model_flow(model, data, convention=["markov", "hop"])
+    return ga.profiles.model_flow(model, data, convention=["markov", "hop"])
 
 
 def models(profile: Any, *flows: Any) -> Models:

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 import geoattn as ga
+from geoattn._core.errors import GeoattnError
 from geoattn.cli.app import app
-from geoattn.errors import GeoattnError
 from geoattn.report.models import Models
 from geoattn.report.page import page
 from geoattn.report.training import training

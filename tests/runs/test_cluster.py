@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from geoattn.errors import GeoattnError
+from geoattn._core.errors import GeoattnError
+from geoattn._core.versions import versions
 from geoattn.runs.cluster import check_versions
 from geoattn.runs.drive import run_trials
-from geoattn.runs.versions import versions
 from tests.runs.test_store import SQUARE, contents, store
 
 pytest.importorskip("ray")
@@ -137,7 +137,7 @@ def test_two_nodes_one_of_them_killed_and_the_smoke_study(cluster: Cluster, tmp_
     study = ("-m", "geoattn", "study", "table1", "--out", str(tmp_path / "table1"))
     finish(cluster.run(*study, "--size", "smoke", "--backend", "ray", "--address", cluster.address))
     answer = finish(cluster.run(*study[:4], "verify", *study[4:], "--redo", "1"))
-    assert "byte for byte; 1 trials done again: all equal" in answer
+    assert "6 trials give table1.csv and table1.json; 1 trials done again: all equal" in answer
 
 
 @pytest.mark.slow
@@ -167,7 +167,7 @@ def test_nodes_and_drivers_killed_ten_times(cluster: Cluster, tmp_path: Path) ->
 
 def test_no_cluster_at_the_address(tmp_path: Path) -> None:
     code = (
-        "import sys\nfrom geoattn.runs.cluster import cluster\nfrom geoattn.errors import GeoattnError\n"
+        "import sys\nfrom geoattn.runs.cluster import cluster\nfrom geoattn._core.errors import GeoattnError\n"
         "try:\n    with cluster('auto'):\n        pass\n"
         "except GeoattnError as error:\n    sys.stdout.write(str(error))\n"
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from geoattn.errors import GeoattnError
+from geoattn._core.errors import GeoattnError
 from geoattn.runs.drive import run_trials
 from tests.runs.test_store import CONFIGS, SQUARE, contents, store
 

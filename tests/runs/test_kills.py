@@ -74,8 +74,8 @@ def disturbed(folder: Path, configs: list[dict[str, Any]], log: Path, kills: int
 def check(tmp_path: Path, configs: list[dict[str, Any]], kills: int) -> None:
     calm = [{**config, "seconds": 0.0} for config in configs]
     assert len(run_trials(store(tmp_path / "calm"), "small", calm, SQUARE)) == len(configs)
-    found = [json.loads(text)["result"] for text in contents(tmp_path / "wild").values()]
-    wanted = [json.loads(text)["result"] for text in contents(tmp_path / "calm").values()]
+    found = [content["result"] for content in contents(tmp_path / "wild").values()]
+    wanted = [content["result"] for content in contents(tmp_path / "calm").values()]
     assert sorted(found, key=str) == sorted(wanted, key=str)
     assert not list((tmp_path / "wild").rglob("*.part"))
     ends = [line for line in (tmp_path / "log").read_text().splitlines() if line.startswith("end")]

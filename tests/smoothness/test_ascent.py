@@ -79,7 +79,7 @@ def test_bad_input():
         climb_lipschitz(np.zeros((2, 3, 2)), np.eye(2))
     with pytest.raises(ga.GeoattnError, match="no direction to climb"):
         climb_lipschitz(np.zeros((3, 2)), np.eye(2))
-    with pytest.raises(ga.GeoattnError, match="radius must be finite and above 0"):
+    with pytest.raises(ga.GeoattnError, match="radius must be a finite number above 0"):
         climb_lipschitz(np.ones((3, 2)), np.eye(2), radius=-1)
-    with pytest.raises(ga.GeoattnError, match="steps must be at least 1"):
+    with pytest.raises(ga.GeoattnError, match="steps must be a whole number of at least 1"):
         climb_lipschitz(np.ones((3, 2)), np.eye(2), steps=0)

@@ -10,7 +10,7 @@ import geoattn as ga
 from geoattn.smoothness.attention_map import AttentionMap
 from geoattn.smoothness.bounds import lipschitz_bounds
 from geoattn.smoothness.local import local_lipschitz
-from geoattn.smoothness.mean_field import mean_field_constant, mean_field_map, mean_field_ratio
+from geoattn.smoothness.measure_map import mean_field_constant, mean_field_map, mean_field_ratio
 from geoattn.smoothness.wasserstein import TokenMeasure, wasserstein2
 
 
@@ -106,7 +106,7 @@ def test_bad_input():
         mean_field_map(mu, np.eye(3))
     with pytest.raises(ga.GeoattnError, match="are equal"):
         mean_field_ratio(mu, mu, np.eye(2))
-    with pytest.raises(ga.GeoattnError, match="R must be finite and above 0"):
+    with pytest.raises(ga.GeoattnError, match="R must be a finite number above 0"):
         mean_field_constant(np.eye(2), None, 0.0, 4)
     with pytest.raises(ga.GeoattnError, match="nothing to try"):
         mean_field_constant(np.array([[0.0, -1.0], [1.0, 0.0]]), None, 1.0, 4, trials=0)

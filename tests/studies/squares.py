@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from geoattn.studies.study import Study, judge
+from geoattn.studies.engine.finding import judge
+from geoattn.studies.engine.study import Study
 
 
 def _sizes(size: str) -> list[dict[str, Any]]:

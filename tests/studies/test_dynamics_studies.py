@@ -9,8 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from geoattn.studies import mean_field, phase_diagram, token_flow
-from geoattn.studies.study import find_study, run_study
+from geoattn.studies.catalogue import find_study
+from geoattn.studies.mean_field import experiments as mean_field
+from geoattn.studies.mean_field import phase_diagram
+from geoattn.studies.ricci import token_flow
+from geoattn.studies.run import run_study
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -68,7 +71,8 @@ def test_kept_results_are_what_their_trials_say(name: str) -> None:
     store = Store(folder, study.name, study.version)
     pairs = [(c, store.read(c)) for c in study.configs("small")]
     assert all(result is not None for _, result in pairs)
-    assert study.table(pairs).to_csv(index=False, lineterminator="\n") == (folder / f"{name}.csv").read_text()
+    text = study.table(pairs).to_csv(index=False, lineterminator="\n", float_format="%.10g")
+    assert text == (folder / f"{name}.csv").read_text()
     kept = json.loads((folder / f"{name}.json").read_text())["findings"]
     assert [f.verdict for f in study.verdict(pairs)] == [f["verdict"] for f in kept]
 

@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from geoattn.errors import GeoattnError
-from geoattn.studies.growth_trials import trial
-from geoattn.studies.lipschitz_growth import STUDY, exponents
-from geoattn.studies.smoothness_curvature import STUDY as LINK
-from geoattn.studies.study import run_study
-from geoattn.studies.text_models import long_text, text_model
+from geoattn._core.errors import GeoattnError
+from geoattn.studies.ricci.text_models import long_text, text_model
+from geoattn.studies.run import run_study
+from geoattn.studies.smoothness.growth_trials import trial
+from geoattn.studies.smoothness.lipschitz_growth import STUDY, exponents
+from geoattn.studies.smoothness.smoothness_curvature import STUDY as LINK
 
 
 def test_smoke(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import geoattn as ga
-from geoattn.studies.spectral_link import STUDY, _always
-from geoattn.studies.spectral_trials import attention_of_tokens, trial, value_products
-from geoattn.studies.study import run_study
+from geoattn.studies.ricci.spectral_link import STUDY, _always
+from geoattn.studies.ricci.spectral_trials import attention_of_tokens, trial, value_products
+from geoattn.studies.run import run_study
 
 
 def test_smoke(tmp_path):

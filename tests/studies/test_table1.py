@@ -11,11 +11,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from geoattn.errors import GeoattnError
+from geoattn._core.errors import GeoattnError
 from geoattn.runs.store import Store
-from geoattn.studies.adjusted_training import CONVENTIONS, IMAGES, LEVELS, TEXTS, trial
-from geoattn.studies.study import find_study, judge, run_study
-from geoattn.studies.table1 import STUDY
+from geoattn.studies.catalogue import find_study
+from geoattn.studies.engine.finding import judge
+from geoattn.studies.ricci.adjusted_training import CONVENTIONS, IMAGES, LEVELS, TEXTS, trial
+from geoattn.studies.ricci.table1 import STUDY
+from geoattn.studies.run import run_study
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +66,7 @@ def test_figures_take_over_the_trials_of_the_table(store: Path, tmp_path: Path, 
         assert {c["data"] for c in study.configs("paper")} == {"sst2", "imdb", "headlines"}
         study = dataclasses.replace(study, sizes=STUDY.sizes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("geoattn.studies.adjusted_training.trial", never)
+        patch.setattr("geoattn.studies.ricci.adjusted_training.trial", never)
         found = run_study(study, "smoke", tmp_path / name, reuse=[store])
     assert len(found) == findings
     assert (tmp_path / name / f"{name}.png").read_bytes()[:4] == b"\x89PNG"

@@ -11,11 +11,11 @@ import torch
 import transformers as tf
 from torch.nn import functional
 
-from geoattn.errors import GeoattnError
+from geoattn._core.errors import GeoattnError
+from geoattn.models.lvit import LViT, LViTConfig
 from geoattn.training.adapters import lightning_callback, trainer_callback
-from geoattn.training.edge_mask import EdgeMask
-from geoattn.training.lvit import LViT, LViTConfig
-from geoattn.training.variance_regulariser import VarianceRegulariser
+from geoattn.training.interventions.edge_mask import EdgeMask
+from geoattn.training.regularisers.variance import VarianceRegulariser
 
 REGULARISER = VarianceRegulariser("increase", gamma=3.0)
 ROWS = [

@@ -12,13 +12,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from geoattn.capture import capture
-from geoattn.errors import GeoattnError
-from geoattn.training.baselines import AttentionDropout, SoftmaxTemperature
-from geoattn.training.edge_mask import EdgeMask
-from geoattn.training.lvit import LViT, LViTConfig
-from geoattn.training.variance_regulariser import VarianceRegulariser
-from tests.capture.blocks import WIDTH, EinsumAttention, Stack, TimmAttention, VitPytorchAttention
+from geoattn._core.errors import GeoattnError
+from geoattn.attention import capture
+from geoattn.models.lvit import LViT, LViTConfig
+from geoattn.training.interventions.dropout import AttentionDropout
+from geoattn.training.interventions.edge_mask import EdgeMask
+from geoattn.training.interventions.temperature import SoftmaxTemperature
+from geoattn.training.regularisers.variance import VarianceRegulariser
+from tests.attention.blocks import WIDTH, EinsumAttention, Stack, TimmAttention, VitPytorchAttention
 
 WAYS = ["fused", "timm", "vit-pytorch", "einsum", "torch", "torch-weights"]
 
@@ -197,6 +198,14 @@ def test_a_regulariser_sees_what_the_mask_leaves_whichever_came_first(first: str
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
 
 
+def test_some_layers_only() -> None:
+    model, x = Stack(TimmAttention(True), VitPytorchAttention(), TimmAttention(True)).train(), torch.randn(2, 5, WIDTH)
+    with EdgeMask(0.9).attach(model, layers=["blocks.1", "blocks.2"]) as handle, capture(model) as record:
+        model(x)
+        assert handle.figures()["calls"] == 2
+    assert [bool((call.attention() == 0).any()) for call in record] == [False, True, True]
+
+
 def test_checkpointing_repeats_the_mask() -> None:
     """The backward pass runs the block again: with another mask the gradients would be wrong."""
 
@@ -274,7 +283,7 @@ def test_a_model_without_attention(make: Any) -> None:
         (lambda: EdgeMask(0.5, where="values"), "'logits' or 'weights'"),
         (lambda: AttentionDropout(1.5), "below 1"),
         (lambda: SoftmaxTemperature(0), "temperature must be a finite number above 0"),
-        (lambda: EdgeMask(0.5).attach(Stack(TimmAttention(True)), layers="blocks.0"), "not supported"),
+        (lambda: EdgeMask(0.5).attach(Stack(TimmAttention(True)), layers="encoder"), "matches none of the modules"),
         (lambda: EdgeMask(0.5).attach("model"), "torch.nn.Module"),
     ],
 )

@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from geoattn.errors import GeoattnError
+from geoattn._core.errors import GeoattnError
 from geoattn.training import loop
 from geoattn.training.loop import train
 from geoattn.training.recipe import _STOP_AT, Recipe

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import weakref
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -14,15 +13,13 @@ import transformers as tf
 from torch import Tensor, nn
 from torch.nn import functional
 
-from geoattn.capture import capture
+from geoattn._core.errors import GeoattnError
+from geoattn.attention import capture
 from geoattn.curvature.loss import curvature_loss
-from geoattn.errors import GeoattnError
-from geoattn.training import variance
-from geoattn.training.curvature_regulariser import CurvatureRegulariser
-from geoattn.training.lvit import LViT, LViTConfig
-from geoattn.training.row_entropy import RowEntropy
-from geoattn.training.variance import attention_variance
-from geoattn.training.variance_regulariser import VarianceRegulariser
+from geoattn.models.lvit import LViT, LViTConfig
+from geoattn.training.regularisers.curvature import CurvatureRegulariser
+from geoattn.training.regularisers.entropy import RowEntropy
+from geoattn.training.regularisers.variance import VarianceRegulariser
 
 SMALL = LViTConfig(
     image_size=8, patch_size=2, dim=16, depth=2, heads=2, dim_head=8, mlp_dim=16, dropout=0.0, emb_dropout=0.0
@@ -357,70 +354,3 @@ def test_a_batch_of_nothing_but_padding() -> None:
         model(**batch)
         with pytest.raises(GeoattnError, match="padding"):
             handle.penalty()
-
-
-class Shared(nn.Module):
-    """One layer of attention that is used twice, and reads one tensor."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.transformer = LViT(replace(SMALL, dim_head=width)).transformer
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.transformer(self.transformer(x))
-
-
-@pytest.mark.parametrize("width", [8, 16])
-def test_penalties_of_calls_that_nobody_reads(width: int) -> None:
-    """From the second step on nothing of the calls is read but queries and keys: the same numbers, and names."""
-    torch.manual_seed(0)
-    model, x = Shared(width), torch.rand(3, 17, 16)
-    handle = VarianceRegulariser("increase").attach(model)
-    found = []
-    for unread in (False, True):
-        out = model(x)
-        glimpses = handle._record.glimpses()
-        assert (glimpses is not None) is unread
-        assert all((glimpse.early is not None) is (width == 16) for glimpse in glimpses or [])  # where the kernel fits
-        penalty = handle.penalty()
-        figures = handle.figures()
-        found.append((penalty.detach(), figures, gradients(model, out.sum() + penalty)))
-    (value, figures, grads), (again, same, equal) = found
-    assert torch.equal(value, again)
-    assert figures == same
-    assert list(figures) == [
-        "penalty",
-        "variance",
-        *(f"variance/transformer.layers.{k}.0{v}" for v in ("", "#1") for k in (0, 1)),
-    ]
-    assert all(torch.equal(a, b) for a, b in zip(grads, equal, strict=True))
-    handle.remove()
-
-
-def test_what_was_done_early_is_used_however_many_maps_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.manual_seed(0)
-    model, x = Shared(16), torch.rand(3, 17, 16)
-    handle = VarianceRegulariser("increase").attach(model)
-    model(x)
-    expected = handle.penalty()
-    monkeypatch.setattr(variance, "_is_short", lambda *_: False)
-    monkeypatch.setattr(variance, "_stream", lambda *_: pytest.fail("computed twice"))
-    model(x)
-    assert torch.equal(handle.penalty(), expected)
-    handle.remove()
-
-
-@pytest.mark.parametrize("heads", [1, 4])
-def test_penalties_of_layers_of_several_shapes(heads: int) -> None:
-    """Unread calls of one shape go together; others are read."""
-    torch.manual_seed(0)
-    small, other = LViT(SMALL).transformer, LViT(replace(SMALL, heads=heads)).transformer
-    model, x = nn.Sequential(small, other), torch.rand(3, 17, 16)
-    with capture(model) as record:
-        model(x)
-    expected = torch.stack([attention_variance(call.attention()).mean() for call in record]).mean().detach()
-    handle = VarianceRegulariser("decrease", a=50.0, b=2.0).attach(model)
-    for _ in range(2):
-        model(x)
-        assert handle.penalty().item() == pytest.approx(math.log(50 * float(expected) + 2), rel=1e-6)
-    handle.remove()

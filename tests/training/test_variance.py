@@ -11,11 +11,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from geoattn.capture import capture
-from geoattn.errors import GeoattnError
-from geoattn.training.variance import attention_variance, call_variance, record_variances, streamed_variance
+from geoattn._core.errors import GeoattnError
+from geoattn.attention import capture
+from geoattn.training.variance_from_maps import attention_variance, call_variance
+from geoattn.training.variance_streamed import streamed_variance
 
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-10}
+
+
+def streamed_tolerance(dtype: torch.dtype, spread: float) -> tuple[float, float]:
+    """Relative error of value and gradient that the docstring states, for logits of this size."""
+    if dtype == torch.float64:
+        return 1e-10, 1e-9
+    return (2e-6 if spread > 0.05 else 2e-8 / spread), (1e-6 * max(1.0, spread) + 1e-7 / spread)
 
 
 def plain(q: Tensor, k: Tensor, entries: Tensor, bias: Tensor | None = None, scale: float | None = None) -> Tensor:
@@ -85,9 +93,10 @@ def test_streamed_equals_autograd_on_the_plain_formula(kind: str, spread: float,
         bias = given["mask"] = spread * bias
     actual, expected = streamed_variance(q, k, **given), plain(q, k, entries, bias)
     assert actual.dtype == dtype
-    torch.testing.assert_close(actual.double(), expected, rtol=TOLERANCE[dtype], atol=0)
+    value, slope = streamed_tolerance(dtype, spread)
+    torch.testing.assert_close(actual.double(), expected, rtol=value, atol=0)
     for a, e in zip(gradients(actual, q, k), gradients(expected, q, k), strict=True):
-        assert_same(a, e, TOLERANCE[dtype])
+        assert_same(a, e, slope)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -116,32 +125,6 @@ def test_a_common_offset_of_the_keys_costs_no_digits() -> None:
     torch.testing.assert_close(streamed_variance(q, k).double(), expected, rtol=1e-6, atol=0)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_all_layers_at_once_equal_one_by_one(dtype: torch.dtype) -> None:
-    """Layers of two shapes, one with a mask: each call keeps its own value and gradient."""
-
-    class Layers(nn.Module):
-        def forward(self, *pairs: Tensor) -> Tensor:
-            total = torch.zeros(())
-            for i, (q, k) in enumerate(zip(pairs[::2], pairs[1::2], strict=True)):
-                total = total + functional.scaled_dot_product_attention(q, k, k, is_causal=i == 2).sum()
-            return total
-
-    sizes = (7, 7, 7, 5, 7)
-    draw = torch.Generator().manual_seed(3)
-    pairs = [torch.randn(2, 3, n, 8, generator=draw).to(dtype).requires_grad_() for n in sizes for _ in range(2)]
-    model = Layers()
-    with capture(model) as record:
-        model(*pairs)
-    together, alone = record_variances(list(record)), [call_variance(call) for call in record]
-    for a, b in zip(together, alone, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-6, atol=0)
-    weights = [torch.linspace(1, 2, 6).reshape(2, 3) * (i + 1) for i in range(len(sizes))]
-    sums = [sum((v * w).sum() for v, w in zip(values, weights, strict=True)) for values in (together, alone)]
-    for a, b in zip(*(torch.autograd.grad(s, pairs) for s in sums), strict=True):
-        torch.testing.assert_close(a, b)
-
-
 def test_closed_forms() -> None:
     n = 9
     q = k = 1e4 * torch.eye(n)[None, None]  # one-hot rows
@@ -159,7 +142,7 @@ def test_several_blocks_are_one_map(monkeypatch: pytest.MonkeyPatch) -> None:
     q, k = torch.randn(2, 3, 40, 8, requires_grad=True), torch.randn(2, 3, 40, 8, requires_grad=True)
     whole = streamed_variance(q, k, causal=True)
     expected = gradients(whole, q, k)
-    monkeypatch.setattr("geoattn.training.variance._BLOCK_BYTES", 8 * 2 * 3 * 40 * 7)
+    monkeypatch.setattr("geoattn.training.variance_streamed._BLOCK", 3 * 40 * 7)
     pieces = streamed_variance(q, k, causal=True)
     torch.testing.assert_close(pieces, whole)
     for a, e in zip(gradients(pieces, q, k), expected, strict=True):
@@ -250,6 +233,31 @@ def test_calls_of_models_that_differ_only_in_the_kernel() -> None:
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-14)
 
 
+def test_a_mask_of_minus_100_is_one_mask_for_both_kernels() -> None:
+    """As in Swin, with a relative position bias in the same tensor."""
+
+    class Windows(nn.Module):
+        def __init__(self, fused: bool) -> None:
+            super().__init__()
+            self.fused = fused
+
+        def forward(self, q: Tensor, bias: Tensor) -> Tensor:
+            if self.fused:
+                return functional.scaled_dot_product_attention(q, q, q, attn_mask=bias)
+            return (q @ q.mT / q.shape[-1] ** 0.5 + bias).softmax(-1) @ q
+
+    q, bias = torch.randn(2, 3, 8, 4), 0.5 * torch.randn(1, 3, 8, 8)
+    window = torch.arange(8) // 4
+    bias = bias.masked_fill(window[:, None] != window, -100.0)
+    found = []
+    for fused in (True, False):
+        model = Windows(fused)
+        with capture(model) as record:
+            model(q, bias)
+        found.append(call_variance(record[0]))
+    torch.testing.assert_close(found[0], found[1])
+
+
 def test_a_trained_bias_gets_its_gradient() -> None:
     torch.manual_seed(0)
     model = Layer("bias").double()
@@ -281,7 +289,7 @@ def test_a_token_mask_that_the_model_does_not_obey() -> None:
 
 _MEMORY = """
 import resource, sys, torch
-from geoattn.training.variance import streamed_variance
+from geoattn.training.variance_streamed import streamed_variance
 n, heads = int(sys.argv[1]), int(sys.argv[2])
 q = torch.randn(1, heads, n, 64, requires_grad=True)
 k = torch.randn(1, heads, n, 64, requires_grad=True)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from geoattn._core.errors import GeoattnError
 from geoattn._version import __version__
 from geoattn.cli.cite import cite
 from geoattn.cli.curvature import curvature
@@ -20,7 +21,6 @@ from geoattn.cli.simulate import simulate
 from geoattn.cli.smoothness import smoothness
 from geoattn.cli.study import study
 from geoattn.cli.train import train
-from geoattn.errors import GeoattnError
 
 __all__ = ["app"]
 

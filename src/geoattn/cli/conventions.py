@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from geoattn.errors import GeoattnError
+from geoattn._core.errors import GeoattnError
 from geoattn.graph.convention import Convention
 
 __all__ = ["build_convention"]

@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
+from geoattn._core.errors import GeoattnError
 from geoattn.cli.conventions import build_convention
 from geoattn.cli.interrupt import prompt_interrupt
 from geoattn.cli.progress import LateProgress
-from geoattn.errors import GeoattnError
+from geoattn.graph.graph_files import is_graph_file
 
 __all__ = ["curvature"]
 
@@ -29,8 +30,8 @@ def curvature(
         Path | None,
         typer.Argument(
             help=".npy: (n, n), (head, n, n), (layer, head, n, n) or (layer, sample, head, n, n). .npz and"
-            " .safetensors: each array is a layer, (n, n), (head, n, n) or (sample, head, n, n). Without"
-            " FILE: the embedded sample.",
+            " .safetensors: each array is a layer, (n, n), (head, n, n) or (sample, head, n, n). .graphml,"
+            " .gml, .mtx, edge lists and SciPy's sparse .npz: a graph. Without FILE: the embedded sample.",
             metavar="[FILE]",
             show_default=False,
         ),
@@ -81,13 +82,20 @@ def curvature(
     if threads is not None and not 1 <= threads <= _MOST_THREADS:
         raise GeoattnError(f"--threads must be a number from 1 to {_MOST_THREADS}; got {threads}.")
 
+    if file is not None and is_graph_file(file):
+        from geoattn.cli.graph_curvature import graph_curvature
+
+        with prompt_interrupt():
+            graph_curvature(file, rules, edges=wanted, threads=threads, seed=seed, as_json=as_json, out=out)
+        return
+
     # Heavy imports wait until the options are known to be good, and --help never pays for them.
     from geoattn.cli.folder import check_folder, result_files, write_folder
-    from geoattn.cli.layers import check_layers, edge_total, solve_layers
     from geoattn.cli.table import as_json as summary_of
     from geoattn.cli.table import print_table
-    from geoattn.data.attention_files import open_attention
-    from geoattn.data.sample import SAMPLE_PATH
+    from geoattn.datasets.attention_files import open_attention
+    from geoattn.datasets.sample import SAMPLE_PATH
+    from geoattn.profiles.map_layers import check_layers, edge_total, solve_layers
 
     if out is not None:
         check_folder(out)

@@ -116,8 +116,8 @@ def _complete_graph() -> tuple[float, float]:
 
     import numpy as np
 
+    from geoattn._core.errors import DegenerateCurvatureWarning
     from geoattn.curvature.ollivier import ollivier_ricci
-    from geoattn.errors import DegenerateCurvatureWarning
     from geoattn.graph.convention import Convention
 
     n = 9
@@ -164,7 +164,7 @@ def _sample() -> tuple[float, float]:
     """Rows of the embedded sample sum to one."""
     import numpy as np
 
-    from geoattn.data.sample import load_sample
+    from geoattn.datasets.sample import load_sample
 
     return float(np.abs(load_sample().sum(axis=-1, dtype=np.float64) - 1.0).max()), 1e-5
 

@@ -12,10 +12,10 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from geoattn.errors import GeoattnError
+from geoattn._core.errors import GeoattnError
 
 if TYPE_CHECKING:
-    from geoattn.cli.layers import LayerCurvature
+    from geoattn.profiles.map_layers import LayerCurvature
 
 __all__ = ["check_folder", "result_files", "write_folder"]
 

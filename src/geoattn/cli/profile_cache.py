@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from geoattn._core.errors import GeoattnError
 from geoattn._version import __version__
-from geoattn.data.dataset import Dataset
-from geoattn.errors import GeoattnError
-from geoattn.profile.result import Profile
+from geoattn.datasets.dataset import Dataset
+from geoattn.profiles.result import Profile
 
 __all__ = ["FOLDER", "cached_profile"]
 

@@ -13,10 +13,10 @@ from typing import Annotated, Any
 
 import typer
 
+from geoattn._core.errors import DegenerateCurvatureWarning, GeoattnError
 from geoattn.cli.interrupt import prompt_interrupt
 from geoattn.cli.printable import printable
 from geoattn.cli.progress import LateProgress
-from geoattn.errors import DegenerateCurvatureWarning, GeoattnError
 
 __all__ = ["report"]
 
@@ -117,8 +117,8 @@ def report(
     # Heavy imports wait until the options are known to be good, and --help never pays for them.
     from geoattn.cli.profile_cache import cached_profile
     from geoattn.cli.sources import Source, read_data, read_model
-    from geoattn.profile.model_flow import model_flow
-    from geoattn.profile.profile import profile
+    from geoattn.profiles.model_flows import model_flow
+    from geoattn.profiles.profiling import profile
     from geoattn.report.page import write_report
     from geoattn.training.run_folder import read_run
 

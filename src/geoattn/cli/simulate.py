@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
+from geoattn._core.errors import GeoattnError
 from geoattn.cli.interrupt import prompt_interrupt
 from geoattn.cli.progress import LateProgress
-from geoattn.errors import GeoattnError
 
 __all__ = ["simulate"]
 
@@ -126,7 +126,7 @@ def _experiment(name: str, size: str, seed: int, out: Path | None, as_json: bool
 def _run(own: dict[str, Any], seed: int, out: Path | None, as_json: bool) -> None:
     from geoattn.cli.flow_table import print_run, run_json
     from geoattn.dynamics.animation import animate, check_film
-    from geoattn.dynamics.simulate import simulate as solve
+    from geoattn.dynamics.simulation import simulate as solve
 
     if own["--gif"] is not None:
         check_film(own["--gif"])

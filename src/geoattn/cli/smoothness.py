@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
+from geoattn._core.errors import GeoattnError
 from geoattn.cli.interrupt import prompt_interrupt
 from geoattn.cli.printable import printable
 from geoattn.cli.progress import LateProgress
-from geoattn.errors import GeoattnError
 
 __all__ = ["smoothness"]
 
@@ -71,7 +71,7 @@ def smoothness(
     # Heavy imports wait until the options are known to be good, and --help never pays for them.
     from geoattn.cli.folder import check_folder, write_folder
     from geoattn.cli.sources import read_data, read_model
-    from geoattn.profile.model_smoothness import model_smoothness
+    from geoattn.profiles.model_constants import model_smoothness
 
     if out is not None:
         check_folder(out)

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from geoattn.data.dataset import Dataset
-from geoattn.errors import GeoattnError
+from geoattn._core.errors import GeoattnError
+from geoattn.datasets.dataset import Dataset
 
 __all__ = ["Source", "read_data", "read_model"]
 
@@ -41,7 +41,7 @@ def read_model(name: str, *, text: bool) -> Source:
     The function takes no argument and gives a model, or a model and its tokenizer. Its module is looked for in the
     working directory first. For ``text`` data the tokenizer is that of the same name.
     """
-    from geoattn.training.models import load_model, load_tokenizer
+    from geoattn.models.loading import load_model, load_tokenizer
 
     if _FUNCTION.fullmatch(name) and not os.path.exists(name):
         model, tokenizer, code = _call(name)
@@ -109,7 +109,7 @@ def _byte() -> Any:
 
 def read_data(name: str | None, model: str, split: str, samples: int | None, seed: int) -> Dataset:
     """A data set by name, or a .txt file with one text per line; without a name what the model was made for."""
-    from geoattn.data.loader import load
+    from geoattn.datasets.loader import load_data
 
     if name is None:
         if model not in _DATA_OF:
@@ -124,7 +124,7 @@ def read_data(name: str | None, model: str, split: str, samples: int | None, see
         samples = _DEFAULT_SAMPLES
     if samples is not None and name == "digits" and samples >= {"train": 1437, "test": 360}.get(split, 0):
         samples = None
-    return load(name, split=split, limit=samples, seed=seed)  # pyright: ignore[reportArgumentType]
+    return load_data(name, split=split, limit=samples, seed=seed)  # pyright: ignore[reportArgumentType]
 
 
 def _lines(path: Path, samples: int | None) -> Dataset:

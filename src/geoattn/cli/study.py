@@ -12,13 +12,14 @@ from typing import Annotated, Any
 
 import typer
 
+from geoattn._core.errors import GeoattnError, GeoattnWarning
+from geoattn._core.files import write_atomically
 from geoattn.cli.printable import printable
 from geoattn.cli.progress import LateProgress
-from geoattn.errors import GeoattnError, GeoattnWarning
 
 __all__ = ["study"]
 
-_ACTIONS = ("run", "status", "verify")
+_ACTIONS = ("run", "status", "verify", "pack", "take")
 _DAY = 86400.0
 
 
@@ -31,7 +32,11 @@ def study(
         ),
     ],
     action: Annotated[
-        str, typer.Argument(help="run, status, or verify: derive the table from the stored trials and compare.")
+        str,
+        typer.Argument(
+            help="run; status; verify: derive the table from the stored trials and compare; pack: fold the files of the"
+            " trials into one; take: copy what the store given by --reuse has finished so far."
+        ),
     ] = "run",
     size: Annotated[
         str | None,
@@ -81,19 +86,32 @@ def study(
     if out is None:
         raise GeoattnError("--out is needed: the folder of the trials.")
     if action not in _ACTIONS:
-        raise GeoattnError(f"expected run, status or verify; got {action!r}.")
+        raise GeoattnError(f"expected one of {', '.join(_ACTIONS)}; got {action!r}.")
     if redo < 0:
         raise GeoattnError(f"--redo must not be negative; got {redo}.")
     from geoattn.runs.store import Store
-    from geoattn.studies.study import find_study, run_study
+    from geoattn.studies.catalogue import find_study
+    from geoattn.studies.run import run_study, take_results
 
     chosen = find_study(name)
-    size = size or _size_of(out)
+    size = size or ("paper" if action == "take" else _size_of(out))
     configs, store = chosen.configs(size), Store(out, chosen.name, chosen.version)
     if action == "status":
         _status(store, configs, as_json)
     elif action == "verify":
         _verify(chosen, size, store, redo, as_json)
+    elif action == "pack":
+        _say(
+            {"packed": (count := store.pack())},
+            [f"{count} trials folded into {store.folder / 'trials.jsonl'}"],
+            as_json,
+        )
+    elif action == "take":
+        if not reuse:
+            raise GeoattnError("take needs --reuse: the folder of the store to take finished trials from.")
+        findings = take_results(chosen, "paper", out, reuse[0])
+        s = store.status(configs)
+        _say({"done": s.done, "total": s.total}, [f"{s.done} of {s.total} trials, {len(findings)} findings"], as_json)
     else:
         bar = LateProgress(len(configs), printable(name), unit="trials", period=_DAY)
         with _notes(), bar:
@@ -101,7 +119,7 @@ def study(
                 chosen, size, out, backend=backend, workers=workers, address=address, retry=retry, reuse=reuse or (),
                 progress=lambda s: bar.update(s.finished),
             )  # fmt: skip
-        from geoattn.studies.output import as_plain
+        from geoattn.studies.engine.output import as_plain
 
         lines = [f"{f.data}: {f.claim}: {f.verdict} ({f.difference:+.4f}, {f.trials} pairs)" for f in findings]
         lines.append(f"written to {out}: {name}.csv, {name}.png, {name}.json")
@@ -128,13 +146,13 @@ def _status(store: Any, configs: list[dict[str, Any]], as_json: bool) -> None:
 
 def _verify(chosen: Any, size: str, store: Any, redo: int, as_json: bool) -> None:
     from geoattn.runs.drive import compare_again
-    from geoattn.studies.output import check_output
+    from geoattn.studies.engine.output import check_output
 
     found = check_output(chosen, size, store)
     configs = chosen.configs(size)
     redo = min(redo, store.status(configs).done)
     found += compare_again(store, configs, chosen.trial, limit=redo) if redo else []
-    good = f"{len(configs)} trials give {chosen.name}.csv and {chosen.name}.json, byte for byte"
+    good = f"{len(configs)} trials give {chosen.name}.csv and {chosen.name}.json"
     lines = found or [good + (f"; {redo} trials done again: all equal" if redo else "")]
     _say({"trials": len(configs), "done_again": redo, "different": found}, lines, as_json)
     if found:
@@ -144,8 +162,8 @@ def _verify(chosen: Any, size: str, store: Any, redo: int, as_json: bool) -> Non
 def _all(results: Path, action: str, as_json: bool) -> None:
     """Status or verification of every study below the folder of results."""
     from geoattn.runs.store import Store
-    from geoattn.studies.output import check_output
-    from geoattn.studies.study import STUDIES, find_study
+    from geoattn.studies.catalogue import STUDIES, find_study
+    from geoattn.studies.engine.output import check_output
 
     if not results.is_dir():
         raise GeoattnError(f"no results in {results}: it must be the folder that holds NAME/SIZE.")
@@ -162,7 +180,7 @@ def _all(results: Path, action: str, as_json: bool) -> None:
             content[f"{name} {size}"] = f"{s.done} of {s.total} done, {s.running} running, {s.failed} failed"
         else:
             found = check_output(chosen, size, store)
-            content[f"{name} {size}"] = "; ".join(found) or "the trials give the table, byte for byte"
+            content[f"{name} {size}"] = "; ".join(found) or "the trials give the table"
             wrong |= bool(found)
     _say(content, [f"{key}: {value}" for key, value in content.items()], as_json)
     if wrong:
@@ -170,15 +188,21 @@ def _all(results: Path, action: str, as_json: bool) -> None:
 
 
 def _ledger(results: Path, out: Path | None) -> None:
-    from geoattn.curvature.result import write_atomically
-    from geoattn.studies.ledger import claims_page
+    """The ledger; with ``out`` also a page per claim in the folder beside it, and the forest plot in images/."""
+    from geoattn.studies.ledger import claims_page, claims_pages, forest_plot
 
     page = claims_page(results)
     if out is None:
         print(page, end="")
         return
     write_atomically(out, lambda file: file.write(page.encode()))
-    print(f"written to {out}")
+    pages = claims_pages(results)
+    for name, text in pages.items():
+        write_atomically(out.with_suffix("") / f"{name}.md", lambda file, text=text: file.write(text.encode()))
+    picture = out.parent / "images" / f"{out.stem}.png"
+    figure = forest_plot(results)
+    write_atomically(picture, lambda file: figure.savefig(file, format="png", dpi=120, metadata={"Software": None}))
+    print(f"written to {out}, {len(pages)} pages in {out.with_suffix('')}, plot in {picture}")
 
 
 @contextmanager

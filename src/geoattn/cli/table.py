@@ -12,7 +12,7 @@ from geoattn.curvature.transport import Status
 from geoattn.graph.convention import Convention
 
 if TYPE_CHECKING:
-    from geoattn.cli.layers import LayerCurvature
+    from geoattn.profiles.map_layers import LayerCurvature
 
 __all__ = ["as_json", "print_table"]
 

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from geoattn._core.errors import GeoattnError
 from geoattn.cli.progress import LateProgress
-from geoattn.errors import GeoattnError
 
 __all__ = ["train"]
 
@@ -84,8 +84,8 @@ def train(
             wanted.append((name, {key: number}))
 
     # Heavy imports wait until --help can no longer be meant.
+    from geoattn.training.distributed import Processes, joined
     from geoattn.training.loop import train as run
-    from geoattn.training.processes import Processes, joined
     from geoattn.training.recipe import Recipe
 
     recipe = Recipe(

@@ -10,10 +10,11 @@ from jaxtyping import Float, Int
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from geoattn._core.errors import GeoattnError
 from geoattn.curvature.flow import RicciFlow, ricci_flow
-from geoattn.errors import GeoattnError
+from geoattn.curvature.sparse.flow import EdgeFlow
 
-__all__ = ["Clustering", "RicciCommunities", "ricci_communities"]
+__all__ = ["Clustering", "RicciCommunities", "cut_scan", "modularity_drops", "ricci_communities"]
 
 _LEAST_MODULARITY = 1e-4  # GraphRicciCurvature does not look at cuts below it
 _MOST_CUTOFFS = 10**6
@@ -23,7 +24,15 @@ _MOST_CUTOFFS = 10**6
 class Clustering:
     """The connected components that remain when all edges longer than ``cutoff`` are cut.
 
-    ``labels`` numbers them by their first node; -1 for a node outside the component that the flow ran on.
+    ``labels`` (n,) numbers the components by their first node. It is -1 for a node outside the component that the flow
+    ran on.
+
+    Examples
+    --------
+    >>> import networkx as nx, geoattn as ga
+    >>> best = ga.ricci_communities(nx.barbell_graph(4, 0), choose="modularity", iterations=5).best
+    >>> best.count, best.labels.tolist(), round(best.modularity, 4)
+    (2, [0, 0, 0, 0, 1, 1, 1, 1], 0.4231)
     """
 
     cutoff: float
@@ -33,7 +42,7 @@ class Clustering:
 
     @property
     def count(self) -> int:
-        """How many communities."""
+        """Number of communities."""
         return int(self.labels.max()) + 1
 
     def groups(self) -> list[list[Any]]:
@@ -47,16 +56,24 @@ class Clustering:
 
 @dataclass(frozen=True)
 class RicciCommunities:
-    """All clusterings found, from the largest cutoff (few communities) to the smallest, and the best one.
+    """All clusterings that were found, and the best one; what `ricci_communities` returns.
 
-    ``cutoffs`` and ``modularity`` are the scan that they were chosen from.
+    ``clusterings`` go from the largest cutoff, with few communities, to the smallest. ``cutoffs`` and ``modularity``
+    are the scan that they were chosen from. ``flow`` is the Ricci flow that made the lengths.
+
+    Examples
+    --------
+    >>> import networkx as nx, geoattn as ga
+    >>> found = ga.ricci_communities(nx.barbell_graph(4, 0), choose="modularity", iterations=5)
+    >>> len(found.clusterings), found.best.groups(), found.flow.iterations
+    (1, [[0, 1, 2, 3], [4, 5, 6, 7]], 5)
     """
 
     best: Clustering
     clusterings: tuple[Clustering, ...]
     cutoffs: Float[np.ndarray, " c"]
     modularity: Float[np.ndarray, " c"]
-    flow: RicciFlow
+    flow: RicciFlow | EdgeFlow
 
 
 def ricci_communities(
@@ -84,7 +101,7 @@ def ricci_communities(
     Parameters
     ----------
     graph
-        A `RicciFlow`, or a graph for `ricci_flow`, to which further keywords go (``convention``,
+        A `RicciFlow` or `EdgeFlow`, or a graph for `ricci_flow`, to which further keywords go (``convention``,
         ``iterations``, ...).
 
     Notes
@@ -105,7 +122,7 @@ def ricci_communities(
             raise GeoattnError(f"{name} must be a positive number; got {value!r}.")
     if choose not in ("drop", "modularity"):
         raise GeoattnError(f"choose must be 'drop' or 'modularity'; got {choose!r}.")
-    if isinstance(graph, RicciFlow):
+    if isinstance(graph, (RicciFlow, EdgeFlow)):
         if flow:
             raise GeoattnError(f"ricci_communities got a finished flow and also settings of one: {', '.join(flow)}.")
         done = graph
@@ -115,7 +132,7 @@ def ricci_communities(
     cutoffs = np.array([c.cutoff for c in scan])
     quality = np.array([c.modularity for c in scan])
     if choose == "drop":
-        good = _drops(quality, drop_threshold)
+        good = modularity_drops(quality, drop_threshold)
         if not good:
             raise GeoattnError(
                 f"no cutoff makes the modularity drop by more than {drop_threshold:g} of itself. Let the flow"
@@ -130,11 +147,27 @@ def ricci_communities(
     return RicciCommunities(best, tuple(scan[i] for i in good), cutoffs, quality, done)
 
 
-def _scan(flow: RicciFlow, cutoff_step: float, choose: str) -> list[Clustering]:
-    """The clustering at each cutoff, from the largest length down to 1."""
-    n = len(flow.lengths)
+def _edges_of(flow: RicciFlow | EdgeFlow) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, tuple[Any, ...]]:
+    """Ends of the edges, their lengths, the edges before the flow, and the names of all nodes."""
+    if isinstance(flow, EdgeFlow):
+        return *flow.index.T, flow.lengths, flow.original_index, flow.node_names
     i, j = np.nonzero(np.triu(np.isfinite(flow.lengths), 1))
-    length = flow.lengths[i, j]
+    before = np.argwhere(np.triu(np.isfinite(flow.original_kappa), 1))
+    return i, j, flow.lengths[i, j], before, flow.nodes
+
+
+def _scan(flow: RicciFlow | EdgeFlow, cutoff_step: float, choose: str) -> list[Clustering]:
+    """The clustering at each cutoff, from the largest length down to 1."""
+    i, j, length, before, nodes = _edges_of(flow)
+    return cut_scan(i, j, length, flow.inside, nodes, cutoff_step, None if choose == "drop" else before)
+
+
+def cut_scan(
+    i: np.ndarray, j: np.ndarray, length: np.ndarray, inside: np.ndarray, nodes: tuple[Any, ...], cutoff_step: float,
+    before: np.ndarray | None,
+) -> list[Clustering]:  # fmt: skip
+    """The same for edges (i, j) of these lengths; modularity after the cut, or Newman's in the graph ``before``."""
+    n = len(inside)
     longest = float(length.max())
     if (longest - 1) / cutoff_step > _MOST_CUTOFFS:
         raise GeoattnError(
@@ -146,22 +179,21 @@ def _scan(flow: RicciFlow, cutoff_step: float, choose: str) -> list[Clustering]:
             "no edge is longer than the mean after the flow (all edges are alike): there is nothing to cut."
             " Let the flow run for more iterations, or accept that the graph is one community."
         )
-    before = np.argwhere(np.triu(np.isfinite(flow.original_kappa), 1))
     found: list[Clustering] = []
     kept_before = -1
     for cutoff in cutoffs:
         kept = length <= cutoff
         if kept.sum() == kept_before:  # the same edges, the same communities
             last = found[-1]
-            found.append(Clustering(float(cutoff), last.labels, last.modularity, flow.nodes))
+            found.append(Clustering(float(cutoff), last.labels, last.modularity, nodes))
             continue
         kept_before = int(kept.sum())
-        labels = _components(i[kept], j[kept], n, flow.inside)
-        if choose == "drop":
+        labels = _components(i[kept], j[kept], n, inside)
+        if before is None:
             quality = _cut_modularity(labels[i[kept]], length[kept])
         else:
             quality = _newman_modularity(labels[before])
-        found.append(Clustering(float(cutoff), labels, quality, flow.nodes))
+        found.append(Clustering(float(cutoff), labels, quality, nodes))
     return found
 
 
@@ -187,7 +219,7 @@ def _newman_modularity(ends: Int[np.ndarray, "e 2"]) -> float:
     return inside - float((degree**2).sum())
 
 
-def _drops(quality: Float[np.ndarray, " c"], threshold: float) -> list[int]:
+def modularity_drops(quality: Float[np.ndarray, " c"], threshold: float) -> list[int]:
     """Places from which modularity falls at the next larger cutoff, in the order of the scan."""
     above, below = quality[:-1], quality[1:]  # at the larger and at the smaller cutoff
     falls = (below > above) & (above > _LEAST_MODULARITY) & (below - above > threshold * below)

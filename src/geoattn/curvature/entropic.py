@@ -42,7 +42,6 @@ class EntropicTransport:
         Surplus and deficit must be able to reach each other. On the device; float64, but float32 on mps.
 
         >>> import numpy as np, torch
-        >>> from geoattn.curvature.entropic import EntropicTransport
         >>> line = np.abs(np.subtract.outer(np.arange(3.0), np.arange(3.0)))
         >>> solver = EntropicTransport(torch.device("cpu"), 0.01, 1000, 1e-6)
         >>> plan, bound = solver.solve(np.array([[0.5, 0.5, 0.0]]), np.array([[0.0, 0.0, 1.0]]), line)

@@ -65,7 +65,7 @@ class MetricGraph:
         outside = ~self.inside[x]
         status = np.full(len(pairs), Status.SOLVED, dtype=np.uint8)
         status[((difference != 0) & outside).any(axis=1)] = Status.UNREACHABLE
-        status[distance == 0] = Status.ZERO_DISTANCE
+        status[denominator == 0] = Status.ZERO_DISTANCE
         status[denominator < convention.floor] = Status.BELOW_FLOOR
         status[~(np.isfinite(distance) & np.isfinite(denominator))] = Status.UNREACHABLE
         difference[outside] = 0.0
@@ -88,9 +88,7 @@ def metric_graph(graphs: Graphs, place: int, *, threads: int | None = None) -> M
     """Distances and connected parts of one of the graphs. O(n^3) once.
 
     >>> import numpy as np
-    >>> from geoattn.curvature.excess import metric_graph
-    >>> from geoattn.graph.build import build_graphs
-    >>> from geoattn.graph.convention import Convention
+    >>> from geoattn.graph import Convention, build_graphs
     >>> rows = np.array([[[0.5, 0.25, 0.25], [0.25, 0.75, 0.0], [0.25, 0.25, 0.5]]])
     >>> excess = metric_graph(build_graphs(rows, Convention.of("hop")), 0).excess(np.array([[0, 1]]))
     >>> excess.surplus, excess.deficit

@@ -11,13 +11,14 @@ from jaxtyping import Bool, Float, Int
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from geoattn._core.errors import GeoattnError
 from geoattn._version import __version__
 from geoattn.curvature.transport import Status, all_edges, solve_pairs
-from geoattn.errors import GeoattnError
 from geoattn.graph.build import Graphs, build_graphs
 from geoattn.graph.convention import Convention
 from geoattn.graph.inputs import read_weights
 from geoattn.graph.measures import node_measures
+from geoattn.graph.sparse_inputs import is_sparse
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -29,11 +30,21 @@ Surgery = tuple[Callable[[np.ndarray], np.ndarray], int]
 
 @dataclass(frozen=True)
 class RicciFlow:
-    """A graph after Ricci flow.
+    """A graph after Ricci flow; what `ricci_flow` returns.
 
-    ``lengths`` and ``kappa`` are (n, n) over all nodes of the input: infinite and NaN where there is no edge,
-    also for nodes outside the largest connected component, which ``inside`` marks. ``kappa_mean``,
-    ``kappa_min`` and ``kappa_max`` hold one number before the flow and one after each iteration.
+    ``lengths`` and ``kappa`` are (n, n) over all nodes of the input. They are infinite and NaN where there is no edge,
+    and for nodes outside the largest connected component, which ``inside`` marks. ``kappa_mean``, ``kappa_min`` and
+    ``kappa_max`` hold one number before the flow and one after each iteration.
+
+    Examples
+    --------
+    >>> import networkx as nx, geoattn as ga
+    >>> flow = ga.ricci_flow(nx.barbell_graph(3, 0), iterations=2)
+    >>> flow.status
+    'not converged after 2 iterations; curvatures lie within 0.892 of each other'
+    >>> bridge = flow.to_networkx().edges[2, 3]
+    >>> round(bridge["weight"], 2), bridge["original_RC"] < 0
+    (4.73, True)
     """
 
     lengths: Float[np.ndarray, "n n"]
@@ -55,7 +66,7 @@ class RicciFlow:
 
     @property
     def iterations(self) -> int:
-        """How many were done."""
+        """Number of iterations that were done."""
         return len(self.kappa_mean) - 1
 
     @property
@@ -92,7 +103,7 @@ def ricci_flow(
     surgery: Surgery | None = None,
     mask: Any = None,
     threads: int | None = None,
-) -> RicciFlow:
+) -> RicciFlow | Any:  # an EdgeFlow for a sparse graph, which has the same names
     r"""Discrete Ricci flow with normalisation.
 
     .. math:: \ell_e \leftarrow \ell_e - \eta \, \kappa_e \ell_e, \qquad
@@ -110,13 +121,15 @@ def ricci_flow(
     Parameters
     ----------
     graph
-        (n, n) weights or attention, NumPy or torch, or a networkx graph. One graph; undirected.
+        (n, n) weights or attention, NumPy or torch; or a sparse graph as in `ollivier_ricci`, for which the result is
+        an `EdgeFlow`: a length for each edge. One graph; undirected.
     iterations, step, delta
         At most so many iterations; the size of one; when to stop.
     surgery
         (function, period): after iterations 1 + period, 1 + 2 period, ... the function gets the (n, n)
         lengths, infinite where there is no edge, and returns them with edges removed (made infinite) or
-        lengths changed, e.g. ``(lambda lengths: np.where(lengths > 2, np.inf, lengths), 5)``.
+        lengths changed, e.g. ``(lambda lengths: np.where(lengths > 2, np.inf, lengths), 5)``. Of a sparse graph it
+        gets the pairs (e, 2) and the lengths (e,) and returns lengths.
     mask
         (n,) bool, True for a real token.
 
@@ -131,12 +144,18 @@ def ricci_flow(
     --------
     >>> import networkx as nx, geoattn as ga
     >>> flow = ga.ricci_flow(nx.barbell_graph(3, 0), iterations=2)  # two triangles and a bridge
-    >>> round(float(flow.lengths[2, 3]), 2), round(float(flow.lengths[0, 1]), 2)
+    >>> round(flow.length_of(2, 3), 2), round(flow.length_of(0, 1), 2)
     (4.73, 0.1)
     """
     convention = Convention.of(convention)
     _check_settings(convention, iterations, step, delta, surgery)
-    names = tuple(graph.nodes) if hasattr(graph, "adj") and hasattr(graph, "nodes") else None
+    if is_sparse(graph):
+        from geoattn.curvature.sparse.flow import sparse_ricci_flow
+
+        return sparse_ricci_flow(
+            graph, convention, iterations=iterations, step=step, delta=delta, surgery=surgery, threads=threads,
+            shrink=_shrink,
+        )  # fmt: skip
     weights = read_weights(graph, convention, mask)
     if weights.shape:
         raise GeoattnError(f"ricci_flow takes one graph; got a batch of shape {weights.shape}. Loop over it.")
@@ -179,7 +198,7 @@ def ricci_flow(
         kappa_max=np.array([k.max() for k in history]),
         converged=converged,
         convention=convention,
-        nodes=tuple(range(len(current))) if names is None else names,
+        nodes=tuple(range(len(current))),
         settings={"iterations": iterations, "step": step, "delta": delta, "geoattn": __version__},
     )
 

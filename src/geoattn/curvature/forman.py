@@ -9,12 +9,13 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
+from geoattn._core.errors import DegenerateCurvatureWarning, GeoattnError
 from geoattn._version import __version__
 from geoattn.curvature.ollivier import chunks
-from geoattn.errors import DegenerateCurvatureWarning, GeoattnError
 from geoattn.graph.build import Graphs
 from geoattn.graph.convention import Convention
 from geoattn.graph.inputs import read_weights
+from geoattn.graph.sparse_inputs import is_sparse
 
 __all__ = ["FormanCurvature", "forman_ricci"]
 
@@ -25,7 +26,17 @@ _BLOCK_ENTRIES = 1 << 20  # edges times tokens in work at once
 
 @dataclass(frozen=True)
 class FormanCurvature:
-    """Forman curvature of each edge, (..., n, n), in both triangles; NaN where there is no value."""
+    """Forman curvature of each edge, (..., n, n), in both triangles; NaN where there is no value.
+
+    Examples
+    --------
+    >>> import networkx as nx, geoattn as ga
+    >>> result = ga.forman_ricci(nx.path_graph(5), "plain")
+    >>> result.values(), result.nodes()
+    (array([1., 0., 0., 1.]), array([1. , 0.5, 0. , 0.5, 1. ]))
+    >>> result.summary()["negative_share"]
+    0.0
+    """
 
     kappa: Float[np.ndarray, "..."]
     kind: Kind
@@ -68,7 +79,7 @@ def forman_ricci(
     *,
     threshold: float = 0.0,
     mask: Any = None,
-) -> FormanCurvature:
+) -> FormanCurvature | Any:  # an EdgeForman for a sparse graph, which has the same names
     r"""Forman-Ricci curvature of each edge of each graph: from degrees, triangles and four-cycles.
 
     The graph is undirected; the weight of edge e is its length :math:`w_e` under the convention (under the
@@ -96,7 +107,8 @@ def forman_ricci(
     Parameters
     ----------
     attention
-        (..., n, n) non-negative weights, NumPy or torch, or a networkx graph. Rows need not sum to one.
+        (..., n, n) non-negative weights, NumPy or torch, rows need not sum to one; or a sparse graph as in
+        `ollivier_ricci`, for which the result is an `EdgeForman`: a value for each edge.
     convention
         Only ``heads``, ``direction`` and ``length`` matter; a directed one is refused. ``"hop"``: unweighted.
     threshold
@@ -131,7 +143,12 @@ def forman_ricci(
     if convention.directed:
         raise GeoattnError("forman_ricci is defined for undirected graphs: choose a direction such as 'mean'.")
     # no measure takes part, so rows need not sum to one
-    weights = read_weights(attention, replace(convention, measure="uniform", name=convention.name), mask)
+    unweighed = replace(convention, measure="uniform", name=convention.name)
+    if is_sparse(attention):
+        from geoattn.curvature.sparse.forman import sparse_forman_ricci
+
+        return sparse_forman_ricci(attention, kind, unweighed, threshold)
+    weights = read_weights(attention, unweighed, mask)
     parts, edges, complete = [], 0, True
     for _, graphs in chunks(weights):
         present = graphs.weights > threshold

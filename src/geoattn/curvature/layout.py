@@ -9,25 +9,17 @@ import numpy as np
 from jaxtyping import Int
 
 from geoattn import _native
+from geoattn._core.arguments import read_count
 from geoattn.curvature.transport import Status
-from geoattn.errors import GeoattnError
 from geoattn.graph.inputs import Weights
 
 # Types for editors and checkers; at run time the arguments are checked at the door, with an error in words.
 if TYPE_CHECKING:
     Edges = Literal["all"] | int | np.ndarray
-    Count = int
 else:
-    Edges = Count = Any
+    Edges = Any
 
-__all__ = ["Count", "Edges", "flat_places", "lay_out", "read_count", "read_edges"]
-
-
-def read_count(name: str, value: Any, *, least: int, instead: str = "") -> int:
-    """A whole number of at least `least`, from Python or NumPy."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value < 2**31:
-        raise GeoattnError(f"{name} must be {instead}a whole number of at least {least}, below 2^31; got {value!r}.")
-    return int(value)
+__all__ = ["Edges", "flat_places", "lay_out", "read_edges"]
 
 
 def read_edges(edges: Any) -> int | None:

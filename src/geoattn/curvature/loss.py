@@ -10,14 +10,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geoattn import _native
-from geoattn.curvature.layout import Count, Edges, read_count, read_edges
+from geoattn._core.arguments import Count, read_count
+from geoattn._core.errors import GeoattnError
+from geoattn.curvature.layout import Edges, read_edges
 from geoattn.curvature.ollivier import choose_pairs
 from geoattn.curvature.transport import Status, solve_pairs
-from geoattn.errors import GeoattnError
 from geoattn.graph.build import build_graphs, pull_back
 from geoattn.graph.convention import Convention
 from geoattn.graph.inputs import read_weights
 from geoattn.graph.shortest_paths import default_threads
+from geoattn.graph.sparse_inputs import is_sparse
 
 __all__ = ["STATISTICS", "curvature_loss", "edge_curvature"]
 
@@ -85,10 +87,32 @@ def edge_curvature(
     seed: Count = 0,
     threads: Count | None = None,
 ) -> Float[Tensor, " e"]:
-    """Curvatures of all edges (or of a sample from each graph) that have one, differentiable, graph by graph.
+    """The exact curvatures of all edges that have one (or of a sample from each graph), differentiable, graph by graph.
 
-    On the device of the attention; in its dtype, float32 for 16-bit attention.
+    The result is on the device of the attention and in its dtype, or in float32 for 16-bit attention. `curvature_loss`
+    says what the gradient is.
+
+    Examples
+    --------
+    Raise the curvature of the edge that has the least:
+
+    >>> import torch
+    >>> from geoattn.curvature import edge_curvature
+    >>> logits = torch.tensor([[1.0, 0.0, 2.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], requires_grad=True)
+    >>> kappa = edge_curvature(logits.softmax(-1))
+    >>> kappa.min().backward()
+    >>> moved = edge_curvature((logits + 0.1 * logits.grad).softmax(-1))
+    >>> kappa.shape, bool(moved.min() > kappa.min())
+    (torch.Size([3]), True)
     """
+    if is_sparse(attention):
+        from geoattn.curvature.sparse.loss import sparse_edge_curvature
+
+        seed = read_count("seed", seed, least=0)
+        threads = None if threads is None else read_count("threads", threads, least=1)
+        return sparse_edge_curvature(
+            attention, Convention.of(convention), edges=edges, mask=mask, seed=seed, threads=threads
+        )
     if not isinstance(attention, Tensor):
         raise GeoattnError(f"attention must be a torch tensor to differentiate; got {type(attention).__name__}.")
     sample, seed = read_edges(edges), read_count("seed", seed, least=0)
@@ -127,7 +151,8 @@ class _ExactCurvature(torch.autograd.Function):
         to_lengths, to_measures = np.zeros_like(graphs.lengths), np.zeros_like(graphs.lengths)
         _native.pull_back(
             np.ascontiguousarray(graphs.lengths), np.ascontiguousarray(graphs.measures), solved.pairs, solved.offsets,
-            solved.w1, solved.denominator, solved.status, solved.trees, per_edge, to_lengths, to_measures,
+            solved.w1, solved.denominator, solved.distance, solved.status, solved.trees, per_edge, to_lengths,
+            to_measures,
             directed=graphs.convention.directed, per_length=graphs.convention.denominator == "length",
             idle=solved.idle, threads=threads,
         )  # fmt: skip

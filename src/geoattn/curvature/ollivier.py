@@ -11,16 +11,18 @@ import numpy as np
 from jaxtyping import Int
 
 from geoattn import _native
+from geoattn._core.arguments import Count, read_count
+from geoattn._core.errors import DegenerateCurvatureWarning, GeoattnError
 from geoattn._version import __version__
 from geoattn.curvature.complete import all_hops_one, total_variation
-from geoattn.curvature.layout import Count, Edges, lay_out, read_count, read_edges
+from geoattn.curvature.layout import Edges, lay_out, read_edges
 from geoattn.curvature.result import Curvature, why_degenerate
 from geoattn.curvature.transport import Transport, all_edges, pairs_at, solve_pairs
-from geoattn.errors import DegenerateCurvatureWarning, GeoattnError
 from geoattn.graph.build import Graphs, build_graphs
 from geoattn.graph.convention import Convention
 from geoattn.graph.inputs import Weights, read_weights, where
 from geoattn.graph.shortest_paths import default_threads
+from geoattn.graph.sparse_inputs import is_sparse
 
 __all__ = ["choose_pairs", "chunks", "ollivier_ricci"]
 
@@ -36,7 +38,7 @@ def ollivier_ricci(
     threads: Count | None = None,
     seed: Count = 0,
     progress: Callable[[int, int], object] | None = None,
-) -> Curvature:
+) -> Curvature | Any:  # an EdgeCurvature for a sparse graph, which has the same names
     r"""Ollivier-Ricci curvature of each edge of each attention graph.
 
     .. math:: \kappa(x, y) = 1 - W_1(m_x, m_y) / D(x, y)
@@ -49,12 +51,15 @@ def ollivier_ricci(
     ----------
     attention
         (..., n, n), NumPy or torch, any float dtype and device; solved on the CPU in float64. Rows sum to one. For a
-        convention whose measure is not ``markov``: any non-negative weights, or a networkx graph.
+        convention whose measure is not ``markov``: any non-negative weights. Or a sparse graph: networkx, a SciPy
+        sparse matrix, a sparse tensor, ``(edge_index, edge_weight, num_nodes)`` or an object with these attributes. For
+        the measure ``markov`` weights of a sparse graph are divided by their row sums: its random walk.
     convention
         ``markov``, ``hop``, ``grc-0.5``, ``grc-0.6``, or a `Convention`.
     edges
         ``"all"``, or how many edges to draw from each graph, without replacement, by ``seed``; or a boolean array that
         broadcasts to (..., n, n), True for the edges that are wanted. The result is dense with ``"all"``, else sparse.
+        Of a sparse graph also pairs of nodes.
     mask
         (..., n) bool, True for a real token; leading axes match those of the attention. Padding is not in the graph.
     threads
@@ -66,6 +71,7 @@ def ollivier_ricci(
     -------
     Curvature
         NumPy arrays, each value with its relative duality gap; NaN where there is no value, and a status that says why.
+        Of a sparse graph an `EdgeCurvature`: the same by edge, with the names of the nodes.
 
     Notes
     -----
@@ -85,6 +91,12 @@ def ollivier_ricci(
     True
     """
     convention = Convention.of(convention)
+    if is_sparse(attention):
+        from geoattn.curvature.sparse.ollivier import sparse_ollivier_ricci
+
+        return sparse_ollivier_ricci(
+            attention, convention, edges=edges, mask=mask, threads=threads, seed=seed, progress=progress
+        )
     wanted = _read_wanted(edges)
     sample = None if wanted is not None else read_edges(edges)
     threads = None if threads is None else read_count("threads", threads, least=1)

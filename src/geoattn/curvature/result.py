@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
+from geoattn._core.errors import GeoattnError
+from geoattn._core.files import write_atomically
 from geoattn._version import __version__
 from geoattn.curvature.transport import Status
-from geoattn.errors import GeoattnError
 from geoattn.graph.convention import Convention
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Curvature", "distance_to_one", "why_degenerate", "write_atomically"]
+__all__ = ["Curvature", "distance_to_one", "why_degenerate"]
 
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _FIELDS = ("kappa", "w1", "distance", "gap", "status")
@@ -29,7 +28,15 @@ _DEGENERATE_SPREAD = 0.01
 
 
 def distance_to_one(values: Float[np.ndarray, " e"]) -> float:
-    """W1 between the distribution of the values and a point mass at 1: the mean of 1 - kappa."""
+    """The distance W1 between the distribution of the values and a point mass at 1: the mean of 1 - kappa.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from geoattn.curvature import distance_to_one
+    >>> distance_to_one(np.array([1.0, 0.5, 0.0]))
+    0.5
+    """
     return float(np.mean(np.abs(1.0 - values)))
 
 
@@ -77,12 +84,24 @@ def _quantiles(values: Float[np.ndarray, " e"], shares: tuple[float, ...]) -> li
 
 @dataclass(frozen=True)
 class Curvature:
-    """Curvature of the edges of one or many graphs.
+    """The curvature of the edges of one or many graphs; what `ollivier_ricci` returns.
 
-    With all edges each array has the shape of the attention, (..., n, n), NaN where there is no value; an undirected
-    edge stands in both triangles. Of a sample of edges the arrays are 1-D and ``index`` (e, batch axes + 2) says where
-    each one is. ``gap`` is the duality gap of W1 relative to max(W1, D), which bounds the error of
-    kappa relative to max(1, |1 - kappa|); ``status`` a `Status` code per entry.
+    With all edges each array has the shape of the attention, (..., n, n), and is NaN where there is no value. An
+    undirected edge stands in both triangles. With a sample of edges the arrays are 1-D, and ``index`` (e, batch axes +
+    2) says where each edge is. ``gap`` is the duality gap of W1 relative to max(W1, D); it bounds the error of kappa
+    relative to max(1, |1 - kappa|). ``status`` is a `Status` code for each entry.
+
+    Examples
+    --------
+    >>> import numpy as np, geoattn as ga
+    >>> attention = np.array([[0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.1, 0.2, 0.7]])
+    >>> result = ga.ollivier_ricci(attention)
+    >>> result.kappa.shape, result.values().round(3)
+    ((3, 3), array([0.468, 0.44 , 0.534]))
+    >>> round(result.summary()["distance_to_one"], 3), result.max_gap < 1e-9
+    (0.519, True)
+    >>> list(result.to_pandas().columns)
+    ['i', 'j', 'kappa', 'w1', 'distance', 'gap', 'status']
     """
 
     kappa: Float[np.ndarray, "..."]
@@ -225,26 +244,3 @@ class Curvature:
             raise GeoattnError(f"no such file: {path}") from None
         except Exception as error:
             raise GeoattnError(f"{path} is not a curvature file written by geoattn ({error}).") from None
-
-
-def write_atomically(path: str | os.PathLike[str], write: Any) -> None:
-    """Call ``write(file)`` on a temporary file beside ``path`` and rename it: all or nothing."""
-    target = Path(path)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
-    except OSError as error:
-        raise GeoattnError(f"cannot write {target}: {error.strerror or error}.") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except OSError as error:
-        os.unlink(temporary)
-        raise GeoattnError(f"cannot write {target}: {error.strerror or error}. Nothing was left behind.") from None
-    except BaseException:
-        os.unlink(temporary)
-        raise

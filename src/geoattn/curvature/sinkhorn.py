@@ -10,15 +10,17 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
+from geoattn._core.arguments import Count, read_count
+from geoattn._core.errors import GeoattnError
 from geoattn._version import __version__
 from geoattn.curvature.entropic import EntropicTransport
 from geoattn.curvature.excess import MetricGraph, metric_graph
-from geoattn.curvature.layout import Count, Edges, flat_places, lay_out, read_count, read_edges
+from geoattn.curvature.layout import Edges, flat_places, lay_out, read_edges
 from geoattn.curvature.ollivier import choose_pairs, chunks
 from geoattn.curvature.transport import Status, solve_pairs
-from geoattn.errors import GeoattnError
 from geoattn.graph.convention import Convention
 from geoattn.graph.inputs import Weights, read_weights
+from geoattn.graph.sparse_inputs import is_sparse
 
 __all__ = ["ExactCheck", "SinkhornCurvature", "sinkhorn_ricci"]
 
@@ -46,8 +48,19 @@ class ExactCheck:
 class SinkhornCurvature:
     """Approximate curvature in the layout of `Curvature`: kappa <= exact value <= upper, up to rounding.
 
-    ``kappa`` is that of a plan with the right marginals, ``upper`` that of a feasible dual. NaN where there
-    is no value; ``status`` is STALLED for an edge that did not converge, of which there are ``unconverged``.
+    ``kappa`` is that of a plan with the right marginals, ``upper`` that of a feasible dual. Both are NaN where there is
+    no value. ``status`` is STALLED for an edge that did not converge; ``unconverged`` counts these edges. ``error``
+    compares some edges with their exact values.
+
+    Examples
+    --------
+    >>> import numpy as np, geoattn as ga
+    >>> attention = np.array([[0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.1, 0.2, 0.7]])
+    >>> result = ga.sinkhorn_ricci(attention)
+    >>> result.values().round(3), result.unconverged
+    (array([0.468, 0.44 , 0.534]), 0)
+    >>> result.error.edges, result.error.largest < 1e-3
+    (3, True)
     """
 
     kappa: Float[np.ndarray, "..."]
@@ -169,6 +182,8 @@ def sinkhorn_ricci(
     for name, value in (("regularisation", regularisation), ("tolerance", tolerance)):
         if not 0 < value < float("inf"):
             raise GeoattnError(f"{name} must be a positive number; got {value!r}.")
+    if is_sparse(attention):
+        raise GeoattnError("sinkhorn_ricci takes arrays; ollivier_ricci solves sparse graphs exactly, edge by edge.")
     weights = read_weights(attention, convention, mask)
     device = attention.device if isinstance(attention, Tensor) else torch.device("cpu")
     solver = EntropicTransport(device, regularisation, iterations, tolerance)

@@ -21,7 +21,18 @@ IDLE_MASS = 4.0
 
 
 class Status(IntEnum):
-    """What became of a pair; ``str()`` says it in a sentence."""
+    """The outcome for a pair of tokens; ``str()`` puts it into words.
+
+    Examples
+    --------
+    >>> import numpy as np, geoattn as ga
+    >>> result = ga.ollivier_ricci(np.array([[0.9, 0.1, 0.0], [0.2, 0.5, 0.3], [0.0, 0.2, 0.8]]))
+    >>> status = ga.curvature.Status(result.status[0, 2])
+    >>> status.name, str(status)
+    ('NO_EDGE', 'no edge between the two tokens')
+    >>> result.summary_of_status()
+    {'solved': 2}
+    """
 
     SOLVED = 0
     NO_EDGE = 1

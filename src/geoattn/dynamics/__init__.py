@@ -1,1 +1,5 @@
-"""Tokens as particles on the sphere: flows, energies, stationary points, clusters, mean field."""
+"""Attention as a flow of tokens on the sphere: simulation, energies, clusters, mean fields."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from geoattn.dynamics.inputs import read_whole
+from geoattn._core.arguments import read_count
+from geoattn._core.errors import GeoattnError
 from geoattn.dynamics.sphere_view import sphere_view
-from geoattn.errors import GeoattnError
 
 if TYPE_CHECKING:
+    from geoattn.dynamics.mobility.minimising_movement import MinimisingMovement
+    from geoattn.dynamics.mobility.result import MobilityPath
     from geoattn.dynamics.trajectory import Trajectory
 
 __all__ = ["animate", "check_film"]
@@ -23,28 +25,36 @@ _COLOURS = "viridis"
 
 
 def animate(
-    trajectory: Trajectory, path: str | os.PathLike[str], *, run: Any = 0, frames: Any = 60, fps: Any = 12
+    trajectory: Trajectory | MobilityPath | MinimisingMovement,
+    path: str | os.PathLike[str],
+    *,
+    run: Any = 0,
+    frames: Any = 60,
+    fps: Any = 12,
 ) -> None:
-    """Write one run of a trajectory as a film, .gif by pillow or .mp4 by ffmpeg.
+    """Write one run of a trajectory, or a geodesic, as a film: .gif by pillow or .mp4 by ffmpeg.
 
     The circle is drawn as a circle, three dimensions as a sphere seen from the side, more dimensions by `sphere_view`.
     A token keeps its colour. About 0.1 s and 10 kB a frame. Of the kept times at most ``frames`` are shown, equally
     spaced. All or nothing is written.
 
+    Examples
+    --------
     >>> import pathlib, tempfile, geoattn as ga
-    >>> run = ga.simulate(ga.uniform_tokens(5, 3), until=2.0, save=3)
+    >>> from geoattn.dynamics import animate
+    >>> run = ga.simulate(ga.dynamics.uniform_tokens(5, 3), until=2.0, save=3)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     animate(run, f"{folder}/film.gif")
     ...     pathlib.Path(folder, "film.gif").read_bytes()[:6]
     b'GIF89a'
     """
     target = check_film(path)
-    frames, fps = read_whole("frames", frames, least=1), read_whole("fps", fps, least=1)
+    frames, fps = read_count("frames", frames, least=1), read_count("fps", fps, least=1)
     tokens = trajectory.tokens
     if tokens.shape[0] < 2:
         raise GeoattnError("this trajectory kept one time only; run simulate with keep='all'.")
     tokens = tokens.reshape(tokens.shape[0], -1, *tokens.shape[-2:])
-    run = read_whole("run", run, least=0)
+    run = read_count("run", run, least=0)
     if run >= tokens.shape[1]:
         raise GeoattnError(f"run must be below {tokens.shape[1]}, the number of runs; got {run}.")
     kept = np.unique(np.linspace(0, len(tokens) - 1, min(frames, len(tokens))).round().astype(int))

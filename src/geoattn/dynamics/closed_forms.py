@@ -11,9 +11,9 @@ from scipy.integrate import quad, solve_ivp
 from scipy.optimize import brentq
 from scipy.special import comb, gammaln, iv, ive
 
-from geoattn.dynamics.inputs import read_choice, read_number, read_whole
-from geoattn.dynamics.interaction import FLOWS
-from geoattn.errors import GeoattnError
+from geoattn._core.arguments import read_choice, read_count, read_number
+from geoattn._core.errors import GeoattnError
+from geoattn.dynamics.interaction import SOFTMAX_FLOWS
 
 __all__ = [
     "clustering_time",
@@ -37,11 +37,13 @@ def equiangular_rate(cosine: Any, beta: Any, n: Any, flow: str = "SA") -> Any:
     .. math:: \dot\gamma = \frac{2 e^{\beta\gamma} (1 - \gamma) ((n-1)\gamma + 1)}{e^\beta + (n-1) e^{\beta\gamma}}
               \ (SA), \qquad \tfrac2n e^{\beta\gamma} (1 - \gamma) ((n-1)\gamma + 1) \ (USA)
 
+    Examples
+    --------
     >>> float(equiangular_rate(0.0, 0.0, 2))
     1.0
     """
     common = 2 * (1 - cosine) * ((n - 1) * cosine + 1)
-    if read_choice("flow", flow, FLOWS) == "SA":
+    if read_choice("flow", flow, SOFTMAX_FLOWS) == "SA":
         return common / (np.exp(beta * (1 - cosine)) + n - 1)
     return common * np.exp(beta * cosine) / n
 
@@ -51,11 +53,14 @@ def equiangular_cosine(t: Any, beta: Any, n: Any, flow: str = "SA") -> Float[np.
 
     For beta = 0: (e^{2t} - 1) / (e^{2t} + n - 1).
 
+    Examples
+    --------
+    >>> from geoattn.dynamics import equiangular_cosine
     >>> equiangular_cosine([1.0], 0.0, 2).round(6)  # tanh 1
     array([0.761594])
     """
     times = np.atleast_1d(np.asarray(t, dtype=float))
-    n, beta = read_whole("n", n, least=2), read_number("beta", beta)
+    n, beta = read_count("n", n, least=2, most=10**18), read_number("beta", beta)
     if beta == 0.0:
         return -np.expm1(-2 * times) / (1 + (n - 1) * np.exp(-2 * times))
     solved = solve_ivp(
@@ -72,10 +77,13 @@ def clustering_time(beta: Any, n: Any = 32, delta: Any = 1e-3) -> float:
 
     Uniform tokens in a high dimension are nearly orthogonal, so it is the limit of their clustering time as d grows.
 
+    Examples
+    --------
+    >>> from geoattn.dynamics import clustering_time
     >>> round(clustering_time(5.0), 5)
     9.54433
     """
-    n, beta = read_whole("n", n, least=2), read_number("beta", beta)
+    n, beta = read_count("n", n, least=2, most=10**18), read_number("beta", beta)
     delta = read_number("delta", delta, above=0.0)
     if delta >= 1:
         raise GeoattnError(f"delta must lie between 0 and 1; got {delta:g}.")
@@ -93,6 +101,8 @@ def pair_time(start: Any, end: Any, beta: Any) -> float:
 
     .. math:: t = \int \frac{1 + e^{\beta(1 - \cos\varphi)}}{2 \sin\varphi} \, d\varphi
 
+    Examples
+    --------
     >>> round(pair_time(2.0, 0.05, 4.0), 3)
     42.893
     """
@@ -114,13 +124,15 @@ def growth_rate(k: Any, beta: Any, d: Any = 2, flow: str = "SA") -> float:
 
     (Funk-Hecke.) On the circle: k^2 I_k / (beta I_0).
 
+    Examples
+    --------
     >>> round(growth_rate(1, 1.0), 6)  # I_1(1) / I_0(1)
     0.44639
     """
-    k, d = read_whole("k", k, least=0), read_whole("d", d, least=2)
+    k, d = read_count("k", k, least=0), read_count("d", d, least=2, most=10**18)
     beta, order = read_number("beta", beta, above=0.0), d / 2 - 1
     rate = k * (k + d - 2) / beta * ive(k + order, beta)
-    if read_choice("flow", flow, FLOWS) == "SA":
+    if read_choice("flow", flow, SOFTMAX_FLOWS) == "SA":
         return float(rate / ive(order, beta))
     return float(rate * math.exp(beta + gammaln(d / 2) + order * math.log(2 / beta)))
 
@@ -130,6 +142,8 @@ def fastest_mode(beta: Any, d: Any = 2) -> int:
 
     Bruno, Pasqualotto and Agazzi 2024. It grows like sqrt(2 beta).
 
+    Examples
+    --------
     >>> [fastest_mode(b) for b in (1.0, 5.0, 25.0)]
     [1, 3, 7]
     """
@@ -142,10 +156,13 @@ def critical_coupling(beta: Any, d: Any = 2) -> float:
 
     .. math:: K_\# = \frac{\beta^{d/2}}{2^{d/2} \Gamma(d/2) I_{d/2}(\beta)}
 
+    Examples
+    --------
+    >>> from geoattn.dynamics import critical_coupling
     >>> round(critical_coupling(1.0, 2), 6)  # 1 / (2 I_1(1))
     0.884707
     """
-    beta, d = read_number("beta", beta, above=0.0), read_whole("d", d, least=2)
+    beta, d = read_number("beta", beta, above=0.0), read_count("d", d, least=2, most=10**18)
     return float(math.exp(d / 2 * math.log(beta / 2) - gammaln(d / 2)) / iv(d / 2, beta))
 
 
@@ -154,10 +171,12 @@ def hemisphere_probability(n: Any, d: Any) -> float:
 
     .. math:: 2^{-(n-1)} \sum_{k=0}^{d-1} \binom{n-1}{k}
 
+    Examples
+    --------
     >>> hemisphere_probability(6, 2)
     0.1875
     """
-    n, d = read_whole("n", n, least=1), read_whole("d", d, least=1)
+    n, d = read_count("n", n, least=1, most=10**18), read_count("d", d, least=1, most=10**18)
     return float(sum(comb(n - 1, k, exact=True) for k in range(d)) / 2 ** (n - 1))
 
 
@@ -166,10 +185,12 @@ def uniform_energy(c: Any, d: Any) -> float:
 
     .. math:: \Gamma(\tfrac d2) (\tfrac 2c)^{d/2-1} I_{d/2-1}(c)
 
+    Examples
+    --------
     >>> round(uniform_energy(1.0, 3), 10)  # sinh 1
     1.1752011936
     """
-    c, d = abs(read_number("c", c)), read_whole("d", d, least=2)
+    c, d = abs(read_number("c", c)), read_count("d", d, least=2, most=10**18)
     if c == 0.0:
         return 1.0
     order = d / 2 - 1
@@ -181,10 +202,13 @@ def first_order_density(d: Any) -> float:
 
     .. math:: 1 + \varepsilon \alpha (x \cdot M x - \mathrm{tr} M / d), \qquad \alpha = -I_{d/2}(1) / I_{d/2+1}(1)
 
+    Examples
+    --------
+    >>> from geoattn.dynamics import first_order_density
     >>> round(first_order_density(2), 6)
     -4.163306
     """
-    d = read_whole("d", d, least=2)
+    d = read_count("d", d, least=2, most=10**18)
     return float(-ive(d / 2, 1.0) / ive(d / 2 + 1, 1.0))
 
 
@@ -194,6 +218,9 @@ def four_particles(d1: Any, d2: Any) -> tuple[float, float]:
     .. math:: d_1 \tanh(d_1 a^2) = d_2 \tanh(d_2 b^2), \quad a^2 + b^2 = 1, \quad
               E = \cosh(d_1 a^2) \cosh(d_2 b^2)
 
+    Examples
+    --------
+    >>> from geoattn.dynamics import four_particles
     >>> [round(v, 7) for v in four_particles(1.0, 2.0)]
     [0.8237686, 1.4442108]
     """
@@ -212,6 +239,8 @@ def long_context_cosine(cosine: Any, gamma: Any, n: Any = None) -> float:
     The limit is 1, :math:`4\rho / (1 + 3\rho)` or :math:`\rho` for gamma below, at or above :math:`1 / (1 - \rho)`: one
     layer merges all tokens, or some of them, or none.
 
+    Examples
+    --------
     >>> long_context_cosine(0.5, 2.0)
     0.8
     """
@@ -223,7 +252,7 @@ def long_context_cosine(cosine: Any, gamma: Any, n: Any = None) -> float:
         if math.isclose(edge, 1.0, rel_tol=1e-12):
             return 4 * rho / (1 + 3 * rho)
         return 1.0 if edge < 1 else rho
-    n = read_whole("n", n, least=2)
+    n = read_count("n", n, least=2, most=10**18)
     ratio = n ** (gamma * (1 - rho))  # weight of the token itself over that of another
     own, other = (ratio - 1) / (ratio + n - 1), n / (ratio + n - 1)  # y_i = own x_i + other mean
     mean = (1 + (n - 1) * rho) / n  # <x_i, mean> = |mean|^2

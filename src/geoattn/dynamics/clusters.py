@@ -11,8 +11,9 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
-from geoattn.dynamics.inputs import read_number, read_tokens
-from geoattn.errors import GeoattnError
+from geoattn._core.arguments import read_number
+from geoattn._core.errors import GeoattnError
+from geoattn.dynamics.inputs import read_tokens
 
 __all__ = ["cluster_centres", "cluster_count", "cluster_labels"]
 
@@ -26,7 +27,10 @@ def cluster_labels(tokens: Any, delta: Any = 1e-3) -> Int[Tensor, "*b n"]:
     Two tokens are in one cluster when a chain of tokens with :math:`\langle x, y\rangle \ge 1 - \delta` joins them
     (single linkage). O(n^2 d) time at most, O(n) memory for large n.
 
+    Examples
+    --------
     >>> import torch
+    >>> from geoattn.dynamics import cluster_labels
     >>> cluster_labels(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]))
     tensor([0, 1, 0])
     """
@@ -43,7 +47,10 @@ def cluster_labels(tokens: Any, delta: Any = 1e-3) -> Int[Tensor, "*b n"]:
 def cluster_count(tokens: Any, delta: Any = 1e-3) -> Int[Tensor, "*b"]:
     """How many clusters `cluster_labels` finds in each run.
 
+    Examples
+    --------
     >>> import torch
+    >>> from geoattn.dynamics import cluster_count
     >>> cluster_count(torch.eye(4))
     tensor(4)
     """
@@ -53,7 +60,10 @@ def cluster_count(tokens: Any, delta: Any = 1e-3) -> Int[Tensor, "*b"]:
 def cluster_centres(tokens: Any, delta: Any = 1e-3) -> tuple[Float[Tensor, "k d"], Float[Tensor, " k"]]:
     """(Directions of the mean tokens of the clusters, their shares of all tokens), for one run.
 
+    Examples
+    --------
     >>> import torch
+    >>> from geoattn.dynamics import cluster_centres
     >>> cluster_centres(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]))
     (tensor([[1., 0.],
             [0., 1.]]), tensor([0.6667, 0.3333]))

@@ -10,10 +10,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geoattn.dynamics.drift import attend, tangent
+from geoattn._core.errors import GeoattnError
+from geoattn.dynamics.attend import attend
+from geoattn.dynamics.drift import tangent
 from geoattn.dynamics.inputs import read_tokens
-from geoattn.dynamics.interaction import Interaction, read_interaction
-from geoattn.errors import GeoattnError
+from geoattn.dynamics.interaction import Flow, Interaction, read_interaction
+from geoattn.dynamics.variants import push
 
 __all__ = ["energy_gradient", "exp_or_error", "interaction_energy", "log_energy_of", "log_interaction_energy"]
 
@@ -29,7 +31,10 @@ def interaction_energy(
     is allowed; it is the energy of a gradient flow only when D is symmetric. O(n^2 d) time, O(n d) memory.
     An energy above 1e304 is an error: take `log_interaction_energy`.
 
+    Examples
+    --------
     >>> import torch
+    >>> from geoattn.dynamics import interaction_energy
     >>> pair = torch.tensor([[1.0, 0.0], [-1.0, 0.0]], dtype=torch.float64)
     >>> round(interaction_energy(pair).item(), 6)  # cosh(1)
     1.543081
@@ -43,7 +48,10 @@ def log_interaction_energy(
 ) -> Float[Tensor, "*b"]:
     """The logarithm of `interaction_energy`, for any beta.
 
+    Examples
+    --------
     >>> import torch
+    >>> from geoattn.dynamics import log_interaction_energy
     >>> log_interaction_energy(torch.tensor([[1.0, 0.0]]), beta=1e4)
     tensor(10000.)
     """
@@ -64,7 +72,10 @@ def energy_gradient(
 
     Divide by the mass :math:`w_i` for the gradient of the first variation, the velocity of the Wasserstein flow.
 
+    Examples
+    --------
     >>> import torch
+    >>> from geoattn.dynamics import energy_gradient
     >>> energy_gradient(torch.eye(2, dtype=torch.float64))
     tensor([[0.0000, 0.5000],
             [0.5000, 0.0000]], dtype=torch.float64)
@@ -85,10 +96,15 @@ def energy_gradient(
 def log_energy_of(
     x: Float[Tensor, "b n d"], settings: Interaction, log_mass: Float[Tensor, "b n"] | None = None
 ) -> Float[Tensor, " b"]:
-    """Log energy of tokens whose log masses may be known already (without a causal mask)."""
+    """Log energy of the flow of the settings, of tokens whose log masses may be known (without a causal mask)."""
     if log_mass is None or settings.causal:
-        _, log_mass = attend(x, dataclasses.replace(settings, causal=False))
+        _, log_mass = push(x, dataclasses.replace(settings, causal=False, flow=_energy_flow(settings)))
     return torch.logsumexp(log_mass + _log_weights(x, settings), dim=-1)
+
+
+def _energy_flow(settings: Interaction) -> Flow:
+    """USA has the masses of SA; its output, which may overflow, is not needed."""
+    return "SA" if settings.flow == "USA" else settings.flow
 
 
 def exp_or_error(logarithm: Tensor, instead: str) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geoattn.errors import GeoattnError
+from geoattn._core.arguments import read_number
+from geoattn._core.errors import GeoattnError
 
-__all__ = ["read_choice", "read_matrix", "read_number", "read_symmetric", "read_tokens", "read_weights", "read_whole"]
+__all__ = ["read_matrix", "read_symmetric", "read_tokens", "read_weights"]
 
 # How far a norm may be from one before it is an error: rounding in the precision the tokens came in.
 _NORM_TOLERANCE = {torch.float16: 4e-3, torch.bfloat16: 3e-2, torch.float32: 1e-5, torch.float64: 1e-9}
@@ -24,6 +24,8 @@ def read_tokens(tokens: Any, *, normalise: bool = False, sphere: bool = True) ->
     Norms within rounding of one are set to one exactly; others are an error unless ``normalise``. With ``sphere=False``
     norms are free. Integers become float64, half precision float32.
 
+    Examples
+    --------
     >>> read_tokens([[3.0, 4.0]], normalise=True)
     tensor([[0.6000, 0.8000]], dtype=torch.float64)
     """
@@ -102,31 +104,6 @@ def read_weights(weights: Any, shape: tuple[int, ...], like: Tensor) -> Float[Te
         return (w / total[..., None]).expand(shape)
     except RuntimeError:
         raise GeoattnError(f"weights of shape {tuple(w.shape)} do not fit tokens of batch {shape}.") from None
-
-
-def read_number(name: str, value: Any, *, least: float = -math.inf, above: float = -math.inf) -> float:
-    """A finite number, at least ``least`` and more than ``above``."""
-    if isinstance(value, Tensor) and value.ndim == 0:
-        value = value.item()
-    good = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not good or not math.isfinite(value) or value < least or value <= above:
-        bound = f" of at least {least:g}" if least > -math.inf else f" above {above:g}" if above > -math.inf else ""
-        raise GeoattnError(f"{name} must be a finite number{bound}; got {value!r}.")
-    return float(value)
-
-
-def read_whole(name: str, value: Any, *, least: int) -> int:
-    """A whole number of at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise GeoattnError(f"{name} must be a whole number of at least {least}; got {value!r}.")
-    return int(value)
-
-
-def read_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
-    """One of a few words."""
-    if not isinstance(value, str) or value not in choices:
-        raise GeoattnError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.")
-    return value
 
 
 def _as_tensor(name: str, value: Any) -> Tensor:

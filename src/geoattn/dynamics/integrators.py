@@ -10,7 +10,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["ADAPTIVE", "EULER", "RK4", "Motion", "Scheme", "Step", "kick", "next_step_size", "runge_kutta", "to_sphere"]
+__all__ = [
+    "INTEGRATORS",
+    "Integrator",
+    "Motion",
+    "Scheme",
+    "Step",
+    "kick",
+    "next_step_size",
+    "runge_kutta",
+    "to_sphere",
+]
 
 
 class Motion(NamedTuple):
@@ -40,12 +50,12 @@ class Scheme:
     error: tuple[float, ...] | None = None
 
 
-EULER = Scheme(1, ((),), (1.0,), (0.0,))
-RK4 = Scheme(4, ((), (0.5,), (0.0, 0.5), (0.0, 0.0, 1.0)), (1 / 6, 1 / 3, 1 / 3, 1 / 6), (0.0, 0.5, 0.5, 1.0))
+_EULER = Scheme(1, ((),), (1.0,), (0.0,))
+_RK4 = Scheme(4, ((), (0.5,), (0.0, 0.5), (0.0, 0.0, 1.0)), (1 / 6, 1 / 3, 1 / 3, 1 / 6), (0.0, 0.5, 0.5, 1.0))
 # Dormand and Prince 1980, order 5 with an embedded order 4
 _B = (35 / 384, 0.0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84, 0.0)
 _B_HAT = (5179 / 57600, 0.0, 7571 / 16695, 393 / 640, -92097 / 339200, 187 / 2100, 1 / 40)
-ADAPTIVE = Scheme(
+_DORMAND_PRINCE = Scheme(
     5,
     (
         (),
@@ -60,6 +70,42 @@ ADAPTIVE = Scheme(
     (0.0, 1 / 5, 3 / 10, 4 / 5, 8 / 9, 1.0, 1.0),
     tuple(p - q for p, q in zip(_B, _B_HAT, strict=True)),
 )
+
+
+@dataclass(frozen=True)
+class Integrator:
+    """A method of `simulate`: a scheme, and what it is a scheme for.
+
+    ``adaptive``: the step follows the error of the embedded method. ``layer``: the attention output itself is added,
+    not its tangent part, so the steps are the layers of a transformer; they converge to the same flow.
+    """
+
+    name: str
+    about: str
+    scheme: Scheme
+    layer: bool = False
+
+    @property
+    def order(self) -> int:
+        """Order of convergence in the step."""
+        return self.scheme.order
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether the step follows an estimate of the error."""
+        return self.scheme.error is not None
+
+
+#: The methods of `simulate`, by name. A new one is an entry here; tests/dynamics/test_integrators.py runs them all.
+INTEGRATORS = {
+    method.name: method
+    for method in (
+        Integrator("rk4", "projected Runge-Kutta of order 4", _RK4),
+        Integrator("adaptive", "projected Dormand-Prince 5(4) with an adapted step", _DORMAND_PRINCE),
+        Integrator("euler", "projected Euler", _EULER),
+        Integrator("layer", "the layers of a transformer, x <- normalise(x + step * attention(x))", _EULER, layer=True),
+    )
+}
 
 
 class Step(NamedTuple):
@@ -116,6 +162,8 @@ def _sum(weights: tuple[float, ...], terms: list[Tensor]) -> Tensor:
 def next_step_size(h: float, error: float, tolerance: float, order: int) -> float:
     """The step that would just meet the tolerance, with a margin, at most five times longer or shorter.
 
+    Examples
+    --------
     >>> next_step_size(0.1, 1e-8, 1e-8, 5)
     0.09
     """

@@ -13,13 +13,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geoattn.dynamics.inputs import read_choice, read_matrix, read_number, read_weights
-from geoattn.errors import GeoattnError
+from geoattn._core.arguments import read_choice, read_number
+from geoattn._core.errors import GeoattnError
+from geoattn.dynamics.inputs import read_matrix, read_weights
 
-__all__ = ["FLOWS", "Flow", "Interaction", "read_interaction"]
+__all__ = ["FLOWS", "SOFTMAX_FLOWS", "Flow", "Interaction", "read_interaction"]
 
-Flow = Literal["SA", "USA"]
-FLOWS = ("SA", "USA")
+Flow = Literal["SA", "USA", "sinkhorn", "hardmax", "sigmoid", "L2", "linear"]
+FLOWS = ("SA", "USA", "sinkhorn", "hardmax", "sigmoid", "L2", "linear")
+SOFTMAX_FLOWS = ("SA", "USA")  # those with the closed forms of softmax attention
 
 
 @dataclass(frozen=True)
@@ -29,9 +31,9 @@ class Interaction:
     .. math:: \dot x_i = P^\perp_{x_i} \frac{1}{Z_i} \sum_j e^{\beta \langle x_i, D x_j\rangle} V x_j
 
     ``SA`` divides by the partition function :math:`Z_i`, ``USA`` by the number n of tokens (of visible tokens when
-    ``causal``). None for D or V is the identity. ``shift`` s makes USA weights :math:`e^{\text{logit} - s}`, that is,
-    time runs in units of :math:`e^{-s}`: with s = beta nothing overflows. The runs of a batch are one flat axis ``b``;
-    beta, D and V are the same for all runs or have that axis in front.
+    ``causal``); the other flows are in `VARIANTS`. None for D or V is the identity. ``shift`` s makes USA weights
+    :math:`e^{\text{logit} - s}`, that is, time runs in units of :math:`e^{-s}`: with s = beta nothing overflows. The
+    runs of a batch are one flat axis ``b``; beta, D and V are the same for all runs or have that axis in front.
     """
 
     beta: Float[Tensor, "..."]
@@ -147,6 +149,11 @@ def read_interaction(
         w = read_weights(weights, tuple(x.shape[:-1]), x).reshape(-1, x.shape[-2])
         log_w = w.log().clamp_min(-1e4)  # exp of it is 0, and finite sums with it stay finite
     chosen: Any = read_choice("flow", flow, FLOWS)
+    if causal and chosen == "sinkhorn":
+        raise GeoattnError(
+            "flow 'sinkhorn' has no causal version: a doubly stochastic matrix without entries above its diagonal is"
+            " the identity. Use another flow, or causal=False."
+        )
     return Interaction(
         b,
         **matrices,

@@ -8,8 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from geoattn._core.arguments import read_count
 from geoattn.dynamics.clusters import cluster_count
-from geoattn.dynamics.inputs import read_tokens, read_whole
+from geoattn.dynamics.inputs import read_tokens
 
 __all__ = ["OBSERVABLES", "cosine_histogram", "nematic", "polarisation"]
 
@@ -19,6 +20,8 @@ _MOST_PAIRS = 1 << 22  # above, a seeded sample of so many pairs
 def polarisation(tokens: Float[Tensor, "*b n d"]) -> Float[Tensor, "*b"]:
     """|mean of the tokens|: 1 for one cluster, about 1/sqrt(n) for uniform tokens, 0 for a balanced antipodal pair.
 
+    Examples
+    --------
     >>> polarisation(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
     tensor(0.7071)
     """
@@ -28,6 +31,8 @@ def polarisation(tokens: Float[Tensor, "*b n d"]) -> Float[Tensor, "*b"]:
 def nematic(tokens: Float[Tensor, "*b n d"]) -> Float[Tensor, "*b"]:
     """Largest eigenvalue of the second moment: the share on the best axis, 1 for an antipodal pair, 1/d for uniform.
 
+    Examples
+    --------
     >>> nematic(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
     tensor(1.)
     """
@@ -40,14 +45,16 @@ def cosine_histogram(tokens: Any, bins: Any = 50, *, seed: Any = 0) -> Float[Ten
 
     All pairs of up to about 2,900 tokens; of more, a seeded sample of four million.
 
+    Examples
+    --------
     >>> cosine_histogram(torch.eye(3), bins=4)
     tensor([0., 0., 1., 0.])
     """
     x = read_tokens(tokens)
-    bins, n = read_whole("bins", bins, least=1), x.shape[-2]
-    read_whole("number of tokens for a histogram of pairs", n, least=2)
+    bins, n = read_count("bins", bins, least=1), x.shape[-2]
+    read_count("number of tokens for a histogram of pairs", n, least=2)
     flat = x.reshape(-1, n, x.shape[-1])
-    draw = torch.Generator().manual_seed(read_whole("seed", seed, least=0))
+    draw = torch.Generator().manual_seed(read_count("seed", seed, least=0))
     out = []
     for run in flat:
         if n * (n - 1) // 2 <= _MOST_PAIRS:

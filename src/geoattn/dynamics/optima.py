@@ -10,11 +10,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from geoattn._core.arguments import read_choice, read_number
+from geoattn._core.errors import GeoattnError
 from geoattn.dynamics.closed_forms import uniform_energy
 from geoattn.dynamics.energy import interaction_energy
-from geoattn.dynamics.inputs import read_choice, read_number, read_symmetric
+from geoattn.dynamics.inputs import read_symmetric
 from geoattn.dynamics.minimiser import minimise_positive
-from geoattn.errors import GeoattnError
 
 __all__ = ["Optimum", "energy_optimum"]
 
@@ -28,6 +29,14 @@ class Optimum:
     ``atoms`` (m, d) and ``weights`` (m,) are the measure, or None for the uniform measure on the whole sphere.
     ``lower`` <= optimal value <= ``upper`` is proven; ``gap`` = upper - lower is 0 up to rounding for closed forms.
     ``case`` names the row of the table, ``why`` the proof in a line.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from geoattn.dynamics import energy_optimum
+    >>> best = energy_optimum(torch.diag(torch.tensor([-1.0, 0.3])))
+    >>> best.case, best.atoms.shape
+    ('antipodal pair', torch.Size([2, 2]))
     """
 
     kind: Literal["max", "min"]
@@ -72,7 +81,10 @@ def energy_optimum(
     numerically to a duality gap of ``tolerance`` relative to the value (see `minimise_positive`). ``uniform=False``
     solves the isotropic case numerically too.
 
+    Examples
+    --------
     >>> import torch
+    >>> from geoattn.dynamics import energy_optimum
     >>> best = energy_optimum(torch.diag(torch.tensor([-1.0, 0.3])))
     >>> best.case, round(best.value, 6)  # cosh(1) > exp(0.3)
     ('antipodal pair', 1.543081)

@@ -10,12 +10,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from geoattn._core.arguments import read_count, read_number
+from geoattn._core.errors import GeoattnError
+from geoattn._core.progress import Progress, in_parts
 from geoattn.dynamics.closed_forms import clustering_time
-from geoattn.dynamics.inputs import read_number, read_whole
-from geoattn.dynamics.progress import Progress, in_parts
-from geoattn.dynamics.simulate import simulate
+from geoattn.dynamics.simulation import simulate
 from geoattn.dynamics.starts import uniform_tokens
-from geoattn.errors import GeoattnError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,6 +31,13 @@ class PhaseDiagram:
 
     ``probability`` is (dimension, beta, time); ``curve`` the time of `clustering_time` for each beta, the limit of high
     dimension; ``spread`` (dimension, beta) the standard error of `level` over the runs.
+
+    Examples
+    --------
+    >>> from geoattn.dynamics import phase_diagram
+    >>> small = phase_diagram([1.0], [64], n=8, runs=4, until=2.0)
+    >>> small.excess().shape
+    (1, 1)
     """
 
     dims: Int[np.ndarray, " dim"]
@@ -88,15 +95,18 @@ def phase_diagram(
     `clustering_time`; Theorem 6.9 of Geshkovski et al. 2023, figure 3 there with other settings. ``progress`` is called
     with how many dimensions are done, as a fraction, and how many there are.
 
+    Examples
+    --------
+    >>> from geoattn.dynamics import phase_diagram
     >>> small = phase_diagram([1.0], [64], n=8, runs=4, until=8.0)
     >>> bool(abs(small.excess()[0, 0]) < 0.1)
     True
     """
     values = np.linspace(0.1, 9.0, 20) if betas is None else np.asarray(betas, dtype=float)
-    sizes = np.asarray([read_whole("dims", d, least=2) for d in np.atleast_1d(np.asarray(dims))])
+    sizes = np.asarray([read_count("dims", d, least=2) for d in np.atleast_1d(np.asarray(dims))])
     if values.ndim != 1 or len(values) == 0 or not np.isfinite(values).all():
         raise GeoattnError(f"betas must be a row of finite numbers; got shape {values.shape}.")
-    n, runs = read_whole("n", n, least=2), read_whole("runs", runs, least=1)
+    n, runs = read_count("n", n, least=2, most=10**18), read_count("runs", runs, least=1)
     delta, step = read_number("delta", delta, above=0.0), read_number("step", step, above=0.0)
     count = max(1, round(read_number("until", until, above=0.0) / step))
     curve = np.array([clustering_time(b, n, delta) for b in values])
@@ -105,7 +115,7 @@ def phase_diagram(
     t = step * np.arange(count + 1)
     parts = in_parts(progress, [1] * len(sizes))
     for place, d in enumerate(sizes):
-        start = uniform_tokens(n, int(d), runs=runs, seed=read_whole("seed", seed, least=0))
+        start = uniform_tokens(n, int(d), runs=runs, seed=read_count("seed", seed, least=0))
         if n < d:
             start = _in_span(start)
         shares = _shares(start, values, count, step, delta, parts[place])

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from geoattn.dynamics.inputs import read_number, read_whole
+from geoattn._core.arguments import read_count, read_number
+from geoattn._core.errors import GeoattnError
 from geoattn.dynamics.integrators import to_sphere
 from geoattn.dynamics.trajectory import Trajectory
-from geoattn.errors import GeoattnError
 
 __all__ = ["Recorder"]
 
@@ -43,7 +43,7 @@ class Recorder:
         self.wanted: int | None = None
         self.times: list[float] = []
         if open_ended and isinstance(save, (int, np.integer)):
-            self.wanted = read_whole("save", save, least=1)
+            self.wanted = read_count("save", save, least=1)
         else:
             self.times = _read_times(save, end)
         if layer is not None:  # whole layers
@@ -120,7 +120,7 @@ class Recorder:
 
 def _read_times(save: Any, end: float) -> list[float]:
     if isinstance(save, (bool, int, np.integer)):
-        count = read_whole("save", save, least=1)
+        count = read_count("save", save, least=1)
         return [end] if count == 1 else [float(t) for t in np.linspace(0.0, end, count)]
     try:
         times = [read_number("save", float(t), least=0.0) for t in save]

@@ -20,6 +20,8 @@ def sphere_view(*paths: Any) -> tuple[list[Float[Tensor, "t n 3"]], float]:
     eigenvectors of the second moment of all tokens with the largest eigenvalues, and divided by their norms: a picture,
     not the flow. The number is the share of the squared length of the tokens that these axes hold, 1 for d <= 3.
 
+    Examples
+    --------
     >>> import torch
     >>> (points,), share = sphere_view(torch.eye(4)[None])
     >>> points.shape, share

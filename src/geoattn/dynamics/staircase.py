@@ -11,9 +11,9 @@ from jaxtyping import Float
 from scipy.integrate import solve_ivp
 from scipy.special import logsumexp
 
-from geoattn.dynamics.inputs import read_choice, read_number
-from geoattn.dynamics.interaction import FLOWS
-from geoattn.errors import GeoattnError
+from geoattn._core.arguments import read_choice, read_number
+from geoattn._core.errors import GeoattnError
+from geoattn.dynamics.interaction import SOFTMAX_FLOWS
 
 __all__ = ["Staircase", "energy_staircase"]
 
@@ -54,6 +54,8 @@ def energy_staircase(
     that rest, as evenly spaced ones do, are an error. Reference: Geshkovski et al., Dynamic
     metastability in the self-attention model, 2024.
 
+    Examples
+    --------
     >>> steps = energy_staircase([0.0, 0.3, 1.0], 400.0)
     >>> steps.plateau.round(4)  # 3/9, 5/9, 9/9
     array([0.3333, 0.5556, 1.    ])
@@ -62,7 +64,7 @@ def energy_staircase(
     """
     theta = np.asarray(angles, dtype=float)
     beta, glue = read_number("beta", beta, above=0.0), read_number("glue", glue, above=0.0)
-    flow = read_choice("flow", flow, FLOWS)
+    flow = read_choice("flow", flow, SOFTMAX_FLOWS)
     whole = read_choice("arc", arc, ("half", "whole")) == "whole"
     if theta.ndim != 1 or len(theta) < 2 or not np.isfinite(theta).all():
         raise GeoattnError("angles must be at least two finite numbers.")

@@ -12,10 +12,12 @@ from jaxtyping import Complex, Float
 from scipy.optimize import brentq
 from torch import Tensor
 
-from geoattn.dynamics.drift import push, tangent
-from geoattn.dynamics.inputs import read_choice, read_number, read_symmetric, read_tokens
-from geoattn.dynamics.interaction import FLOWS, read_interaction
-from geoattn.errors import GeoattnError
+from geoattn._core.arguments import read_choice, read_number
+from geoattn._core.errors import GeoattnError
+from geoattn.dynamics.drift import tangent
+from geoattn.dynamics.inputs import read_symmetric, read_tokens
+from geoattn.dynamics.interaction import SOFTMAX_FLOWS, read_interaction
+from geoattn.dynamics.variants import push
 
 __all__ = ["Stability", "eigenvector_measure", "pair_rates", "pair_threshold", "stability", "stationary_residual"]
 
@@ -27,7 +29,10 @@ def stationary_residual(
 
     Atoms without mass do not count.
 
+    Examples
+    --------
     >>> import torch
+    >>> from geoattn.dynamics import stationary_residual
     >>> D = torch.diag(torch.tensor([1.0, 2.0], dtype=torch.float64))
     >>> float(stationary_residual(torch.tensor([[0.0, 1.0], [0.0, -1.0]], dtype=torch.float64), D, weights=[0.3, 0.7]))
     0.0
@@ -49,6 +54,8 @@ def eigenvector_measure(D: Any, plus: Any, minus: Any) -> tuple[Float[Tensor, "m
     Stationary iff :math:`\lambda_j (p_j - q_j) = 0` for all j other than i, for each i in play: one axis with any
     masses, or balanced pairs, or axes of the kernel.
 
+    Examples
+    --------
     >>> atoms, weights = eigenvector_measure([[1.0, 0.0], [0.0, 2.0]], [0.5, 0.25], [0.0, 0.25])
     >>> weights.tolist()
     [0.5, 0.25, 0.25]
@@ -71,6 +78,14 @@ class Stability:
 
     ``residual`` is the largest velocity: the rates mean something only where it is 0. ``unstable`` counts rates above
     ``tolerance``; rotations of the whole configuration that leave the energy alone give rates of 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from geoattn.dynamics import Stability
+    >>> found = Stability(np.array([0.5 + 0j, -1.0 + 0j]), residual=0.0, tolerance=1e-9)
+    >>> found.growth, found.unstable
+    (0.5, 1)
     """
 
     rates: Complex[np.ndarray, " r"]
@@ -103,6 +118,8 @@ def stability(
     By automatic differentiation; O((n d)^3) time, for n d up to about a thousand. An atom moves as a whole: that it may
     split is not tested; give it twice, with half the mass, for that.
 
+    Examples
+    --------
     >>> import torch
     >>> x = torch.tensor([[1.0, 0.0], [-1.0, 0.0]], dtype=torch.float64)
     >>> round(stability(x).growth, 6)  # 1 - tanh(1): the pair is unstable for D = I
@@ -140,6 +157,8 @@ def pair_rates(eigenvalue: Any, other: Any, p: Any = 0.5, flow: str = "SA") -> t
 
     p = 1/2: the larger is :math:`\mu - \lambda \tanh \lambda` (SA), times :math:`\cosh\lambda` for USA.
 
+    Examples
+    --------
     >>> round(pair_rates(1.0, 0.9)[0], 6)  # 0.9 - tanh(1)
     0.138406
     """
@@ -150,7 +169,7 @@ def pair_rates(eigenvalue: Any, other: Any, p: Any = 0.5, flow: str = "SA") -> t
     q, up, down = 1 - p, math.exp(lam), math.exp(-lam)
     first = np.array([-lam * (p * up - q * down) + p * up * mu, q * down * mu])
     second = np.array([p * down * mu, -lam * (q * up - p * down) + q * up * mu])
-    if read_choice("flow", flow, FLOWS) == "SA":
+    if read_choice("flow", flow, SOFTMAX_FLOWS) == "SA":
         first, second = first / (p * up + q * down), second / (q * up + p * down)
     rates = np.sort(np.linalg.eigvals(np.stack([first, second])).real)
     return float(rates[1]), float(rates[0])
@@ -162,6 +181,8 @@ def pair_threshold(eigenvalue: Any, p: Any = 0.5) -> float:
     :math:`\lambda \tanh \lambda` at p = 1/2.
     Both flows have the same threshold: the rows of their matrices differ by positive factors.
 
+    Examples
+    --------
     >>> round(pair_threshold(1.0), 5), round(pair_threshold(1.0, 0.3), 4)
     (0.76159, 0.6566)
     """

@@ -12,13 +12,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from geoattn._core.arguments import read_count
+from geoattn._core.errors import GeoattnError
+from geoattn._core.files import write_atomically
 from geoattn._version import __version__
-from geoattn.curvature.result import write_atomically
 from geoattn.dynamics.clusters import cluster_count
 from geoattn.dynamics.energy import exp_or_error
-from geoattn.dynamics.inputs import read_whole
 from geoattn.dynamics.observables import cosine_histogram
-from geoattn.errors import GeoattnError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +38,15 @@ class Trajectory:
     units of exp(``log_scale``) (NaN unless V is a multiple of a symmetric D); ``start_log_energy`` is at time 0.
     ``speed`` is the largest velocity of a
     token of each run, divided by its mass for USA. ``radius`` (pre-LN) are the norms of the residual stream.
-    ``observables`` are those asked for. With ``basis`` the tokens are kept in their span, (time, ..., n, k).
+    ``observables`` are those asked for; ``given`` are beta, D, V and weights as they came, if not functions of time.
+    With ``basis`` the tokens are kept in their span, (time, ..., n, k).
+
+    Examples
+    --------
+    >>> import torch, geoattn as ga
+    >>> run = ga.simulate(torch.eye(3, dtype=torch.float64), until=1.0, save=5)
+    >>> run.tokens.shape, run.energy.shape
+    (torch.Size([5, 3, 3]), torch.Size([5]))
     """
 
     t: Float[Tensor, " time"]
@@ -56,6 +64,7 @@ class Trajectory:
     radius: Float[Tensor, "kept *b n"] | None = None
     observables: dict[str, Tensor] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
+    given: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def tokens(self) -> Float[Tensor, "kept *b n d"]:
@@ -86,6 +95,24 @@ class Trajectory:
         start = (self.start_log_energy - self.log_scale).exp()
         return (scaled - start - self.work).abs() / torch.maximum(scaled.amax(0), start)
 
+    def dissipation(self) -> pd.DataFrame:
+        r"""The energy-dissipation balance at each kept time: the flow is a gradient flow when ``defect`` is zero.
+
+        ``functional`` is :math:`\Phi = \frac{c}{2\beta} E` with c D nearest to V (for sinkhorn the log of E).
+        ``speed`` is the metric derivative :math:`|\mu'|`, from the velocity; ``slope`` is :math:`|\partial\Phi|`, from
+        the derivative of the energy alone; ``rate`` is :math:`\Phi'`. ``defect`` is
+        :math:`\frac12|\mu'|^2 + \frac12|\partial\Phi|^2 - \Phi'`, which is never negative and zero exactly where the
+        velocity is the gradient. ``gained`` is :math:`\Phi(t) - \Phi(0)`, ``dissipated`` the integral of the two
+        squares, by the trapezoidal rule over the kept times.
+        The metric is that of the flow: the mobility metric for SA and L2, W2 for the others. With more than one run a
+        column ``run`` counts them. O(n^2) memory.
+        """
+        from geoattn.dynamics.mobility.dissipation import dissipation_table
+
+        if len(self.coordinates) != len(self.t):
+            raise GeoattnError("this trajectory kept its last tokens only; run simulate with keep='all'.")
+        return dissipation_table(self.tokens, self.t, self.settings, self.given)
+
     def clusters(self, delta: float = 1e-3) -> Tensor:
         """Number of clusters at each kept time; see `cluster_count`."""
         return cluster_count(self.coordinates, delta)
@@ -113,6 +140,7 @@ class Trajectory:
         """Write a compressed .npz with everything in it; a failed write leaves nothing behind."""
         arrays = {name: getattr(self, name) for name in _ARRAYS if getattr(self, name) is not None}
         arrays |= {f"observable:{name}": values for name, values in self.observables.items()}
+        arrays |= {f"given:{name}": values for name, values in self.given.items()}
         header = {name: getattr(self, name) for name in ("log_scale", "status", "steps", "rejected", "settings")}
         packed = {name: value.cpu().numpy() for name, value in arrays.items()}
         write_atomically(path, lambda file: np.savez_compressed(file, header=np.array(json.dumps(header)), **packed))
@@ -126,14 +154,15 @@ class Trajectory:
                 arrays = {name: torch.from_numpy(file[name]) for name in file.files if name != "header"}
         except (OSError, KeyError, ValueError) as error:
             raise GeoattnError(f"{os.fspath(path)} is not a trajectory written by geoattn ({error}).") from None
-        prefix = "observable:"
-        observables = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
-        rest = {k: v for k, v in arrays.items() if not k.startswith(prefix)}
-        return cls(**rest, **header, observables=observables)
+        named: dict[str, dict[str, Tensor]] = {"observable": {}, "given": {}}
+        for key in [k for k in arrays if ":" in k]:
+            kind, name = key.split(":", 1)
+            named[kind][name] = arrays.pop(key)
+        return cls(**arrays, **header, observables=named["observable"], given=named["given"])
 
     def at(self, index: int) -> Float[Tensor, "*b n d"]:
         """Tokens at one kept time."""
-        read_whole("index", index, least=-len(self.coordinates))
+        read_count("index", index, least=-len(self.coordinates))
         last = self.coordinates[index]
         return last if self.basis is None else last @ self.basis
 

@@ -1,1 +1,5 @@
-"""From an attention matrix to a metric graph with a measure at each token."""
+"""Attention as a weighted graph: conventions, lengths, measures, shortest paths."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

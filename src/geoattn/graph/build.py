@@ -16,7 +16,19 @@ __all__ = ["Graphs", "build_graphs", "pull_back"]
 
 @dataclass(frozen=True)
 class Graphs:
-    """Metric graphs with a measure at each node: all a solver needs to know."""
+    """Metric graphs with a measure at each node: all that a solver needs to know.
+
+    ``lengths`` (g, n, n) are infinite where there is no edge. Row x of ``measures`` (g, n, n) is the measure of node x.
+    ``weights`` (g, n, n) are those from which the lengths were made.
+
+    Examples
+    --------
+    >>> import numpy as np, geoattn as ga
+    >>> attention = np.array([[[0.6, 0.4, 0.0], [0.2, 0.5, 0.3], [0.0, 0.2, 0.8]]])
+    >>> graphs = ga.graph.build_graphs(attention, ga.Convention.of("markov"))
+    >>> np.argwhere(graphs.edges[0]).tolist()
+    [[0, 1], [1, 2]]
+    """
 
     lengths: Float[np.ndarray, "g n n"]
     measures: Float[np.ndarray, "g n n"]
@@ -25,7 +37,7 @@ class Graphs:
 
     @property
     def edges(self) -> Bool[np.ndarray, "g n n"]:
-        """Edges, each once: i < j, or all ordered pairs of a directed graph."""
+        """Whether (i, j) is an edge; each edge once, with i < j, unless the graph is directed."""
         edge = np.isfinite(self.lengths)
         if not self.convention.directed:
             node = np.arange(edge.shape[-1])
@@ -34,7 +46,19 @@ class Graphs:
 
 
 def build_graphs(attention: Float[np.ndarray, "g n n"], convention: Convention) -> Graphs:
-    """The graphs of checked attention (rows of padded tokens are zero) under a convention. O(n^2) each."""
+    """The graphs of checked attention under a convention. O(n^2) each.
+
+    Rows of padded tokens are zero. `ollivier_ricci` checks attention before it builds graphs; this function does not.
+
+    Examples
+    --------
+    >>> import numpy as np, geoattn as ga
+    >>> attention = np.array([[[0.5, 0.5], [0.5, 0.5]]])
+    >>> graphs = ga.graph.build_graphs(attention, ga.Convention.of("markov"))
+    >>> graphs.lengths.round(4)  # -log 0.5
+    array([[[   inf, 0.6931],
+            [0.6931,    inf]]])
+    """
     weights = edge_weights(attention, convention)
     lengths = edge_lengths(weights, convention)
     return Graphs(lengths, node_measures(attention, lengths, convention), weights, convention)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
-from geoattn.errors import GeoattnError
+from geoattn._core.errors import GeoattnError
 
 __all__ = ["PRESETS", "Convention"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from geoattn.errors import GeoattnError
+from geoattn._core.errors import GeoattnError
 from geoattn.graph.convention import Convention
 
 __all__ = ["Weights", "read_weights", "where"]

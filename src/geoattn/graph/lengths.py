@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from geoattn.errors import GeoattnError
+from geoattn._core.errors import GeoattnError
 from geoattn.graph.convention import Convention
 
 __all__ = ["edge_lengths", "edge_weights", "length_slope", "weight_pull_back"]

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from geoattn import _native
-from geoattn.errors import GeoattnError
+from geoattn._core.errors import GeoattnError
 
 __all__ = ["default_threads", "shortest_paths"]
 
@@ -27,7 +27,6 @@ def shortest_paths(
     1e-300 counts (SciPy's dense routine drops edges below about 1e-8). The diagonal is ignored.
 
     >>> import numpy as np
-    >>> from geoattn.graph.shortest_paths import shortest_paths
     >>> lengths = np.array([[0, 1e-300, 5.0], [1e-300, 0, 1.0], [5.0, 1.0, 0]])
     >>> shortest_paths(lengths)[0]
     array([0.e+000, 1.e-300, 1.e+000])

@@ -1,1 +1,5 @@
-"""From a profile to one HTML file that opens from disk, and to figures for papers."""
+"""One HTML page that shows a profile."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from geoattn.profile.histogram import EDGES, quantiles
+from geoattn.statistics.histograms import EDGES, quantiles
 
 __all__ = ["Grid", "density", "grid_of"]
 

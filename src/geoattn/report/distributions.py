@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from geoattn.profile.result import Profile
+from geoattn.profiles.result import Profile
 from geoattn.report.density import Grid, density, grid_of
 from geoattn.report.escaping import plotly_text
 from geoattn.report.estimates import Estimate, by_layer, of_row

@@ -11,9 +11,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from jaxtyping import Float
 
-from geoattn.errors import GeoattnError
-from geoattn.profile.result import Profile
-from geoattn.profile.tally import Key
+from geoattn._core.errors import GeoattnError
+from geoattn.profiles.result import Key, Profile
 
 __all__ = ["Estimate", "by_head", "by_layer", "depth_change", "depth_trend", "of_row", "ratios", "variance_link"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from geoattn.curvature.transport import Status
-from geoattn.profile.result import Profile
+from geoattn.profiles.result import Profile
 from geoattn.report.estimates import Estimate, by_head, by_layer, depth_change, depth_trend, of_row
 from geoattn.report.wording import count, joined, number, percent, share, signed, with_interval
 

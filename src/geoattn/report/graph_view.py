@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from geoattn.profile.examples import Example
+from geoattn.profiles.examples import Example
 from geoattn.report.escaping import visible
 from geoattn.report.models import Models
 from geoattn.report.section import Section

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from geoattn.profile.result import Profile
+from geoattn.profiles.result import Profile
 from geoattn.report.estimates import by_head
 from geoattn.report.models import Models
 from geoattn.report.section import Figure, Section, key_of

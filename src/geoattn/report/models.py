@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from geoattn.errors import GeoattnError
-from geoattn.profile.result import Profile
+from geoattn._core.errors import GeoattnError
+from geoattn.profiles.result import Profile
 from geoattn.report.escaping import visible
 from geoattn.report.section import Control
 
@@ -18,7 +18,7 @@ __all__ = ["Models"]
 class Models:
     """``profiles`` with their ``names``, ready to be shown, and the ``conventions`` that all of them have.
 
-    ``robustness`` has what `geoattn.robustness.robustness` gave for each of them, or None; ``runs`` are training runs.
+    ``robustness`` has what `geoattn.robustness` gave for each of them, or None; ``runs`` are training runs.
     ``flows`` has what `model_flow` gave for each, or None.
     """
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from markupsafe import Markup
 
+from geoattn._core.files import write_atomically
 from geoattn._version import __version__
-from geoattn.curvature.result import write_atomically
-from geoattn.profile.result import Profile
+from geoattn.profiles.result import Profile
 from geoattn.report.comparison import comparison
 from geoattn.report.distributions import distributions
 from geoattn.report.escaping import json_for_script
@@ -38,6 +38,8 @@ SECTIONS: list[Callable[[Models], Section | None]] = [
     comparison, distributions, heads, graph_view, token_view, spectrum, smoothness, perturbed, training, sensitivity,
 ]  # fmt: skip
 
+_SCRIPTS = ("figures", "graph", "sphere", "start")
+
 
 def write_report(
     path: str | os.PathLike[str], profile: Profile, other: Profile | None = None, *, command: str | None = None,
@@ -45,23 +47,33 @@ def write_report(
 ) -> None:  # fmt: skip
     """Write the report of one model, or of two side by side, to one HTML file.
 
-    The file holds all it needs and asks for nothing: it opens from disk, with the network off. A policy in the page
-    names the scripts that may run by their checksums, so that no text in it can become one. All or nothing is written.
+    The file holds all that it needs, so that it opens from disk without a network. A policy in the page names the
+    scripts that may run by their checksums, so that no text in it can become one. Either the whole file is written or
+    nothing.
 
     Parameters
     ----------
     path
-        Of the HTML file.
+        Path of the HTML file.
     profile, other
-        What `profile` gave. Conventions that both have are shown.
+        Results of `profile`. Conventions that both have are shown.
     command
         The command that makes the report again, to be shown in it.
     robustness
-        What `geoattn.robustness` gave for the model, or a pair of them: accuracy drops and examples are shown.
+        The result of `geoattn.robustness` for the model, or a pair of them: accuracy drops and examples are shown.
     runs
-        Training runs, from `geoattn.training.run_folder.read_run`: their curves are shown.
+        Training runs, from `geoattn.training.read_run`: their curves are shown.
     flows
-        What `model_flow` gave for each model, or None: their tokens are shown on the sphere.
+        The result of `model_flow` for each model, or None: their tokens are shown on the sphere.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, geoattn as ga
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "report.html"
+    >>> result = ga.profile(ga.load_model("lvit-digits"), ga.load_data("digits", split="test", limit=2))
+    >>> ga.report.write_report(path, result)
+    >>> path.read_text().startswith("<!doctype html>")
+    True
     """
     text = page(profile, other, command=command, robustness=robustness, runs=runs, flows=flows)
     content = text.encode("utf-8", errors="replace")
@@ -79,7 +91,7 @@ def page(
     sections = [s for make in SECTIONS if (s := make(models)) is not None]
     sections.append(provenance(models, command))
     data = json_for_script({s.key: _data(s) for s in sections})
-    scripts = [Markup(get_plotlyjs()), Markup(package_file("report.js"))]
+    scripts = [Markup(get_plotlyjs()), *(Markup(package_file(f"scripts/{name}.js")) for name in _SCRIPTS)]
     return render(
         "page.html.j2", version=__version__, sections=sections, data=data, scripts=scripts, policy=_policy(scripts),
         style=Markup(package_file("report.css")), title=" and ".join(models.names), **summary(models),

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from geoattn.perturbations.robustness_table import PerturbedExample, Robustness
 from geoattn.report.escaping import visible
 from geoattn.report.models import Models
 from geoattn.report.section import Section
 from geoattn.report.templates import render
 from geoattn.report.wording import number
-from geoattn.robustness.robustness import PerturbedExample, Robustness
 
 __all__ = ["perturbed"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from geoattn.errors import GeoattnError
+from geoattn._core.errors import GeoattnError
 
 __all__ = ["Control", "Figure", "Section", "key_of"]
 

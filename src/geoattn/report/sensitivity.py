@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from geoattn.profile.result import Profile
+from geoattn.profiles.result import Profile
 from geoattn.report.escaping import plotly_text
 from geoattn.report.estimates import Estimate, by_layer, depth_change, depth_trend, of_row, variance_link
 from geoattn.report.models import Models

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from geoattn.errors import GeoattnError
-from geoattn.profile.examples import Example
-from geoattn.profile.result import Profile
+from geoattn._core.errors import GeoattnError
+from geoattn.profiles.examples import Example
+from geoattn.profiles.result import Profile
 from geoattn.report.escaping import plotly_text, visible
 from geoattn.report.estimates import Estimate, by_head, of_row
 from geoattn.report.heads import values_by_head
@@ -16,7 +16,7 @@ from geoattn.report.models import Models
 from geoattn.report.section import Figure, Section, key_of
 from geoattn.report.templates import render
 from geoattn.report.wording import number, with_interval
-from geoattn.robustness.association import rank_correlation
+from geoattn.statistics.association import rank_correlation
 
 __all__ = ["curvature_link", "smoothness"]
 

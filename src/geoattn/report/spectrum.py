@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from geoattn.errors import GeoattnError
-from geoattn.profile.result import Profile
+from geoattn._core.errors import GeoattnError
+from geoattn.profiles.result import Profile
 from geoattn.report.estimates import Estimate, by_head, by_layer
 from geoattn.report.heads import head_map
 from geoattn.report.models import Models
 from geoattn.report.section import Figure, Section, key_of
 from geoattn.report.wording import number
-from geoattn.robustness.association import rank_correlation
+from geoattn.statistics.association import rank_correlation
 
 __all__ = ["gap_link", "spectrum"]
 

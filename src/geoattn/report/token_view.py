@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from geoattn.dynamics.simulate import simulate
+from geoattn.dynamics.simulation import simulate
 from geoattn.dynamics.sphere_view import sphere_view
-from geoattn.dynamics.token_flow import TokenFlow
+from geoattn.dynamics.token_flows import TokenFlow
 from geoattn.report.escaping import visible
 from geoattn.report.models import Models
 from geoattn.report.section import Figure, Section, key_of

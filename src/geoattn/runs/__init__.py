@@ -1,1 +1,5 @@
-"""Run store: trials with results that are written once, on one machine or many."""
+"""Trials that are stored, resumed and spread over processes and machines."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

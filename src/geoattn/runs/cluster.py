@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from geoattn.errors import GeoattnError
-from geoattn.runs.versions import versions
+from geoattn._core.errors import GeoattnError
+from geoattn._core.versions import versions
 
 __all__ = ["check_versions", "cluster", "processors"]
 

@@ -10,12 +10,12 @@ from collections import Counter
 from contextlib import ExitStack
 from typing import Any
 
+from geoattn._core.versions import versions
 from geoattn.runs.cluster import check_versions, cluster, processors
 from geoattn.runs.local import Progress
 from geoattn.runs.outcome import Outcome, keep
 from geoattn.runs.store import Store
 from geoattn.runs.trial import do_trial, find_trial
-from geoattn.runs.versions import versions
 
 __all__ = ["run_on_ray"]
 

@@ -7,7 +7,7 @@ import time
 import warnings
 from typing import Any
 
-from geoattn.errors import GeoattnError, GeoattnWarning
+from geoattn._core.errors import GeoattnError, GeoattnWarning
 from geoattn.runs.local import Progress, run_here
 from geoattn.runs.store import Store
 from geoattn.runs.trial import do_trial, find_trial
@@ -33,12 +33,23 @@ def run_trials(
     retry: bool = False,
     progress: Progress = None,
 ) -> list[Any]:
-    """Do what is not done yet, and return all results in order.
+    """Do the trials that are not done yet, and return all results in order.
 
-    ``trial`` names a function as ``module:function``. Local: with one worker (the default) it runs here, with more in
-    processes of their own. Ray: as tasks of the cluster at ``address``, at most ``workers`` at a time. Anything may be
-    killed: what it was at is done again. Two drivers on one folder share the work. Trials that raise, or that kill
-    their process again and again, are an error at the end, when all others are done; ``retry`` tries them again.
+    ``trial`` names a function of a configuration as ``module:function``. With the local backend one worker (the
+    default) runs in this process, more workers run in processes of their own. With Ray the trials are tasks of the
+    cluster at ``address``, at most ``workers`` at a time. Every process may be killed; the next run repeats what it was
+    doing. Two drivers on one folder share the work. Trials that raise, or that kill their process several times, are an
+    error after all others are done; ``retry`` tries them again.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from geoattn.runs import Store, run_trials
+    >>> store = Store(tempfile.mkdtemp(), "demo", 1)
+    >>> run_trials(store, "small", [{"x": 2}, {"x": 3}], "json:dumps")  # any importable function of a configuration
+    ['{"x": 2}', '{"x": 3}']
+    >>> store.read({"x": 3})
+    '{"x": 3}'
     """
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
         raise GeoattnError(f"workers must be at least 1; got {workers!r}.")
@@ -78,7 +89,7 @@ def compare_again(store: Store, configs: list[dict[str, Any]], trial: str, *, li
     if limit is not None and limit < len(done):
         done = [done[k * len(done) // limit] for k in range(limit)]
     for config in done:
-        result, error = do_trial(function, config)
+        result, error, _ = do_trial(function, config)
         now = f"failed ({error})" if error is not None else json.loads(json.dumps(result))
         if error is not None or now != store.read(config):
             findings.append(f"{store.key(config)} {json.dumps(config)}: stored {store.read(config)}, now {now}")

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from geoattn.errors import GeoattnError
+from geoattn._core.errors import GeoattnError
 from geoattn.runs.outcome import keep
-from geoattn.runs.store import Status, Store
+from geoattn.runs.store import Store, TrialCounts
 from geoattn.runs.trial import THREAD_SETTINGS, Trial, do_trial, find_trial
 
 __all__ = ["run_here", "work"]
@@ -23,7 +23,7 @@ __all__ = ["run_here", "work"]
 _CANNOT_STORE = 74  # exit code of a worker whose result could not be written (EX_IOERR)
 _LOOK = 0.2  # seconds between looks at the workers
 
-Progress = Callable[[Status], object] | None
+Progress = Callable[[TrialCounts], object] | None
 
 
 def run_here(store: Store, configs: list[dict[str, Any]], trial: str, workers: int, progress: Progress) -> None:
@@ -46,7 +46,8 @@ def work(store: Store, configs: list[dict[str, Any]], function: Trial, progress:
         with store.claim(config) as mine:
             if not mine:
                 continue
-            keep(store, config, do_trial(function, config))
+            keep(store, config, do_trial(function, config, store.workspace(config)))
+            store.clear_workspace(config)
         if progress is not None:
             progress(store.status(configs))
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
+from geoattn.runs.provenance import made_here
 from geoattn.runs.store import Store
 
 __all__ = ["Outcome", "keep"]
 
 
 class Outcome(NamedTuple):
-    """A result, or why there is none."""
+    """A result, or why there is none; and the seconds of processor time that it took, since the last kill."""
 
     result: Any
     error: str | None
+    seconds: float | None = None
 
 
 def keep(store: Store, config: dict[str, Any], outcome: Outcome) -> None:
@@ -28,6 +30,6 @@ def keep(store: Store, config: dict[str, Any], outcome: Outcome) -> None:
         except (TypeError, ValueError) as wrong:
             error = f"results must be plain JSON: {wrong}"
     if error is None:
-        store.write(config, outcome.result)
+        store.write(config, outcome.result, provenance=made_here(outcome.seconds))
     else:
         store.fail(config, error)

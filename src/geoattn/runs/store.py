@@ -2,7 +2,9 @@
 
     DIR/trials.json            study, version, size and the configurations, in order
     DIR/results/KEY.json       configuration and result of one trial; KEY is a hash of configuration, study and version
+    DIR/trials.jsonl           such trials packed into one file, a line each; a file in results/ comes before a line
     DIR/claims/KEY.lock        held with flock while a process works on the trial: the kernel lets go when it dies
+    DIR/checkpoints/KEY/       what a trial under way keeps, to go on after a kill
     DIR/failures/KEY.json      what went wrong, until the trial succeeds
     DIR/damaged/KEY.json       a result that could not be read; its trial was done again
     DIR/version-1/             plan, table and figure of an earlier version of the study; its results stay in results/
@@ -15,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,12 +25,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from geoattn.curvature.result import write_atomically
-from geoattn.errors import GeoattnError, GeoattnWarning
-from geoattn.runs.claims import Claims
-from geoattn.runs.versions import versions
+from geoattn._core.errors import GeoattnError, GeoattnWarning
+from geoattn._core.files import write_atomically
+from geoattn._core.versions import versions
+from geoattn.runs.locks import Locks
+from geoattn.runs.packed import PackedTrials, pack_folder
 
-__all__ = ["DamagedTrialError", "Status", "Store", "trial_key"]
+__all__ = ["DamagedTrialError", "Store", "TrialCounts", "trial_key"]
 
 
 class DamagedTrialError(GeoattnError):
@@ -44,7 +48,7 @@ def trial_key(study: str, version: int, config: dict[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Status:
+class TrialCounts:
     """How far a store is: numbers of trials. The damaged ones are done again by the next run."""
 
     total: int
@@ -72,7 +76,7 @@ class Store:
     Examples
     --------
     >>> import tempfile
-    >>> from geoattn.runs.store import Store
+    >>> from geoattn.runs import Store
     >>> store = Store(tempfile.mkdtemp(), "demo", 1)
     >>> with store.claim({"x": 2}) as mine:
     ...     if mine:
@@ -86,7 +90,8 @@ class Store:
 
     def __init__(self, folder: str | os.PathLike[str], study: str, version: int) -> None:
         self.folder, self.study, self.version = Path(folder), study, version
-        self._claims = Claims(self.folder / "claims")
+        self._packed = PackedTrials(self.folder / "trials.jsonl")
+        self._claims = Locks(self.folder / "claims")
         self._good: dict[str, tuple[int, int]] = {}  # results whose checksum was right: time and size of the file
 
     def key(self, config: dict[str, Any]) -> str:
@@ -161,10 +166,9 @@ class Store:
         try:
             before = path.stat()
             content = json.loads(path.read_bytes())
-            same = content["config"] == json.loads(_canonical(config))
-            good = same and content["checksum"] == _checksum(content["result"])
+            good = _is_sound(content, config)
         except FileNotFoundError:
-            return None
+            return self._unpacked(config)
         except OSError as error:
             raise GeoattnError(f"cannot read {path}: {error.strerror or error}.") from None
         except (ValueError, KeyError, TypeError):
@@ -174,13 +178,34 @@ class Store:
         self._good[path.name] = (before.st_mtime_ns, before.st_size)
         return content
 
+    def _unpacked(self, config: dict[str, Any]) -> dict[str, Any] | None:
+        key = self.key(config)
+        if key not in self._packed:
+            return None
+        content = self._packed.get(key)
+        if content is None or not _is_sound(content, config):
+            raise DamagedTrialError(f"trial {key} in {self._packed.path} is damaged: the next run does it again.")
+        return content
+
+    def pack(self) -> int:
+        """Fold the files of finished trials into ``trials.jsonl``; how many they were. The same trials, the same bytes.
+
+        Not while trials run: a worker that looks between the two steps would do a trial again.
+        """
+        with self._claims.hold("plan"):
+            self._good.clear()
+            return pack_folder(self.folder / "results", self._packed.path)
+
     def is_done(self, config: dict[str, Any]) -> bool:
         """Whether a good result is there; a file is read once, then only looked at."""
         path = self._result(config)
         try:
             now = path.stat()
         except OSError:
-            return False
+            try:
+                return self._unpacked(config) is not None
+            except DamagedTrialError:
+                return False
         if self._good.get(path.name) == (now.st_mtime_ns, now.st_size):
             return True
         try:
@@ -190,11 +215,31 @@ class Store:
 
     def is_damaged(self, config: dict[str, Any]) -> bool:
         """Whether a result is there that cannot be read."""
-        return not self.is_done(config) and self._result(config).exists()
+        return not self.is_done(config) and (self._result(config).exists() or self.key(config) in self._packed)
 
-    def write(self, config: dict[str, Any], result: Any) -> None:
-        """Write a result, once: a second one must be equal."""
-        before = self.read(config)
+    def workspace(self, config: dict[str, Any]) -> Path:
+        """The folder in which a trial may keep a checkpoint; it is made when something is written to it."""
+        return self.folder / "checkpoints" / self.key(config)
+
+    def clear_workspace(self, config: dict[str, Any]) -> None:
+        """A trial that is done needs its checkpoint no more; one that failed keeps it for another try."""
+        if self.is_done(config):
+            shutil.rmtree(self.workspace(config), ignore_errors=True)
+
+    def write(
+        self, config: dict[str, Any], result: Any, *, provenance: dict[str, Any] | None = None,
+        made_with: dict[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        """Write a result, once: a second one must be equal.
+
+        ``provenance``: where and how it was made; ``made_with``: all of that, of a result from another store.
+        """
+        try:
+            before = self.read(config)
+        except DamagedTrialError:  # packed: a file in results/ was set aside by `claim`
+            if self._result(config).exists():
+                raise
+            before = None
         plain = json.loads(_canonical(result))
         if plain is None:
             raise GeoattnError("a trial must return something; got None.")
@@ -203,7 +248,7 @@ class Store:
                 raise GeoattnError(f"trial {self.key(config)} has another result already: it is no pure function.")
             return
         content = {"config": config, "version": self.version, "result": plain, "checksum": _checksum(plain)}
-        content["made_with"] = versions()
+        content["made_with"] = made_with or {**versions(), **(provenance or {})}
         write_atomically(self._result(config), lambda file: file.write(_canonical(content)))
         self._failure(config).unlink(missing_ok=True)
 
@@ -257,7 +302,7 @@ class Store:
         """How many processes died in a row while they were at the trial."""
         return self._claims.deaths(self.key(config))
 
-    def status(self, configs: list[dict[str, Any]]) -> Status:
+    def status(self, configs: list[dict[str, Any]]) -> TrialCounts:
         """How many trials are done, running, failed and damaged."""
         done = running = failed = damaged = 0
         for config in configs:
@@ -267,15 +312,20 @@ class Store:
                 running += 1
             elif self._failure(config).exists():
                 failed += 1
-            elif self._result(config).exists():
+            elif self.is_damaged(config):
                 damaged += 1
-        return Status(len(configs), done, running, failed, damaged)
+        return TrialCounts(len(configs), done, running, failed, damaged)
 
     def _result(self, config: dict[str, Any]) -> Path:
         return self.folder / "results" / f"{self.key(config)}.json"
 
     def _failure(self, config: dict[str, Any]) -> Path:
         return self.folder / "failures" / f"{self.key(config)}.json"
+
+
+def _is_sound(content: dict[str, Any], config: dict[str, Any]) -> bool:
+    """Whether a stored trial is the one of the configuration, and its result is what was written."""
+    return content["config"] == json.loads(_canonical(config)) and content["checksum"] == _checksum(content["result"])
 
 
 def _set_aside(path: Path, folder: Path) -> Path:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
-from geoattn.errors import GeoattnError
+from geoattn._core.errors import GeoattnError
 from geoattn.runs.outcome import Outcome
 
-__all__ = ["THREAD_SETTINGS", "Trial", "do_trial", "find_trial", "one_thread"]
+__all__ = ["THREAD_SETTINGS", "Trial", "do_trial", "find_trial", "one_thread", "workspace"]
 
 Trial = Callable[[dict[str, Any]], Any]
 #: What libraries read when they are loaded.
@@ -22,7 +25,7 @@ THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 def find_trial(name: str) -> Trial:
     """The function behind ``module:function``.
 
-    >>> find_trial("geoattn.studies.table1:trial").__name__
+    >>> find_trial("geoattn.studies.ricci.table1:trial").__name__
     'trial'
     """
     module, _, function = name.partition(":")
@@ -32,13 +35,30 @@ def find_trial(name: str) -> Trial:
         raise GeoattnError(f"no trial function {name!r}; expected module:function.") from None
 
 
-def do_trial(function: Trial, config: dict[str, Any]) -> Outcome:
-    """Do a trial; whatever it raises is an outcome, as one bad trial must not stop the rest."""
+_workspace: ContextVar[Path | None] = ContextVar("workspace", default=None)
+
+
+def workspace() -> Path | None:
+    """Folder in which the running trial may keep a checkpoint, to go on after a kill; None: there is none.
+
+    The folder belongs to this trial alone and goes when the trial is done. A result must not depend on it.
+    """
+    return _workspace.get()
+
+
+def do_trial(function: Trial, config: dict[str, Any], folder: Path | None = None) -> Outcome:
+    """Do a trial; whatever it raises is an outcome, as one bad trial must not stop the rest.
+
+    ``folder`` becomes its `workspace`.
+    """
+    token, start = _workspace.set(folder), time.process_time()
     try:
         with one_thread():
-            return Outcome(function(config), None)
+            return Outcome(function(config), None, round(time.process_time() - start, 1))
     except (Exception, SystemExit) as error:
         return Outcome(None, f"{type(error).__name__}: {error}")
+    finally:
+        _workspace.reset(token)
 
 
 @contextmanager

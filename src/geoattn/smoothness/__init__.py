@@ -1,1 +1,5 @@
-"""How much attention can amplify: local Lipschitz constants, bounds, adversarial tokens, mean field, growth."""
+"""Attention as a map of tokens: local Lipschitz constants, bounds, worst cases."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

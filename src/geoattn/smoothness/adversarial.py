@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from geoattn.errors import GeoattnError
+from geoattn._core.arguments import read_count, read_number
+from geoattn._core.errors import GeoattnError
 from geoattn.smoothness.attention_map import AttentionMap
 from geoattn.smoothness.eigenpairs import Configuration, eigenpair, gamma_of
-from geoattn.smoothness.inputs import read_matrices, read_number, read_whole
+from geoattn.smoothness.inputs import read_matrices
 from geoattn.smoothness.local import local_lipschitz_at
 
 __all__ = ["Surface", "adversarial_tokens"]
@@ -64,12 +65,11 @@ def adversarial_tokens(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from geoattn.smoothness.local import local_lipschitz
-    >>> tokens = adversarial_tokens(np.diag([-1.0, 0.3]), n=101, R=4.0)
+    >>> import numpy as np, geoattn as ga
+    >>> tokens = ga.adversarial_tokens(np.diag([-1.0, 0.3]), n=101, R=4.0)
     >>> tokens[:2].tolist()
     [[-4.0, 0.0], [4.0, 0.0]]
-    >>> local_lipschitz(tokens, np.diag([-1.0, 0.3])).value
+    >>> ga.local_lipschitz(tokens, np.diag([-1.0, 0.3])).value
     10.0
 
     Reference: Castin, Ablin and Peyre, How Smooth Is Attention?, 2024.
@@ -77,12 +77,12 @@ def adversarial_tokens(
     a = read_matrices(A, "A")
     if a.shape[1] != a.shape[2]:
         raise GeoattnError(f"A must be square, as tokens attend to each other; got {tuple(a.shape)}.")
-    n, R = read_whole(n, "n", least=2), read_number(R, "R", strict=True)
+    n, R = read_count("n", n, least=2, most=10**18), read_number("R", R, above=0)
     if surface not in ("ball", "sphere", "layernorm"):
         raise GeoattnError(f"surface must be 'ball', 'sphere' or 'layernorm'; got {surface!r}.")
     if configuration is not None and (surface != "ball" or configuration not in ("half", "opposite")):
         raise GeoattnError(f"configuration must be 'half' or 'opposite', in the ball; got {configuration!r}.")
-    heads = range(len(a)) if head is None else [read_whole(head, "head", least=0)]
+    heads = range(len(a)) if head is None else [read_count("head", head, least=0)]
     if heads[-1] >= len(a):
         raise GeoattnError(f"head must be below {len(a)}; got {heads[-1]}.")
     clouds, why = [], ""

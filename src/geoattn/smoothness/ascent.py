@@ -10,9 +10,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geoattn.errors import GeoattnError
+from geoattn._core.arguments import read_count, read_number
+from geoattn._core.errors import GeoattnError
 from geoattn.smoothness.attention_map import AttentionMap
-from geoattn.smoothness.inputs import read_number, read_tokens, read_whole
+from geoattn.smoothness.inputs import read_tokens
 from geoattn.smoothness.local import local_lipschitz_at
 
 __all__ = ["Ascent", "climb_lipschitz"]
@@ -20,7 +21,20 @@ __all__ = ["Ascent", "climb_lipschitz"]
 
 @dataclass(frozen=True, eq=False)
 class Ascent:
-    """Where a climb went: tokens, the local constant there (certified lower bound), and its value at each step."""
+    """The end of a climb; what `climb_lipschitz` returns.
+
+    ``tokens`` (n, d) are the last tokens, and ``value`` is a certified lower bound of the local constant there.
+    ``history`` holds the value after each step. All tokens stay in the ball of radius ``radius``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from geoattn.smoothness import climb_lipschitz
+    >>> tokens = np.random.default_rng(0).standard_normal((8, 3))
+    >>> climb = climb_lipschitz(tokens, -np.eye(3), steps=5)
+    >>> climb.tokens.shape, climb.value > climb.start_value, climb.gain == climb.value / climb.start_value
+    ((8, 3), True, True)
+    """
 
     tokens: Float[np.ndarray, "n d"]
     value: float
@@ -31,7 +45,7 @@ class Ascent:
 
     @property
     def gain(self) -> float:
-        """How many times larger than at the start."""
+        """The value divided by the value at the start."""
         return self.value / self.start_value
 
 
@@ -74,6 +88,7 @@ def climb_lipschitz(
     Examples
     --------
     >>> import numpy as np
+    >>> from geoattn.smoothness import climb_lipschitz
     >>> tokens = np.random.default_rng(0).standard_normal((8, 3))
     >>> result = climb_lipschitz(tokens, -np.eye(3), steps=20)
     >>> result.gain > 1.5
@@ -83,9 +98,9 @@ def climb_lipschitz(
     if batched:
         raise GeoattnError(f"climb from one cloud of shape (n, d); got {tuple(x.shape)}.")
     f = AttentionMap.of(A, V, W, causal=causal)
-    steps, seed = read_whole(steps, "steps"), read_whole(seed, "seed", least=0)
+    steps, seed = read_count("steps", steps, least=1), read_count("seed", seed, least=0)
     largest = float(x.norm(dim=-1).max())
-    radius = largest if radius is None else read_number(radius, "radius", strict=True)
+    radius = largest if radius is None else read_number("radius", radius, above=0)
     if surface not in ("ball", "sphere"):
         raise GeoattnError(f"surface must be 'ball' or 'sphere'; got {surface!r}.")
     if radius == 0 or (surface == "sphere" and bool((x.norm(dim=-1) == 0).any())):

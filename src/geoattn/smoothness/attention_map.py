@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from geoattn.errors import GeoattnError
+from geoattn._core.errors import GeoattnError
 from geoattn.smoothness.inputs import read_matrices, read_tensor
 from geoattn.smoothness.norms import Norm
 
@@ -28,12 +28,25 @@ class AttentionMap:
     In self-attention y = x. The scale :math:`1/\sqrt k` of a model is inside A. ``causal`` keeps j <= i. Biases of
     keys and values do not change the derivative and are not here; that of the queries, a, does.
 
-    Around it, as named: ``norm`` of the tokens before (x -> f(N x)) or after (x -> N f(x)), and ``residual``, the sum
-    with the input: before: x + f(N x), as in pre-norm blocks; after: N(x + f(x)), as in post-norm blocks. A norm
-    before is taken of the tokens alone, not of the context.
+    ``norm`` normalises the tokens before the map, f(N x), or after it, N f(x). ``residual`` adds the input: x + f(N x),
+    as in pre-norm blocks, or N(x + f(x)), as in post-norm blocks. A norm before the map acts on the tokens alone, not
+    on the context.
 
-    Make one with `AttentionMap.of`. Fields hold what is multiplied in that order, float64: ``query`` (h, r, d),
+    `AttentionMap.of` makes one. The fields hold the factors in that order, in float64: ``query`` (h, r, d),
     ``key`` (h, r, c) or None for y itself, ``value`` (h, p, c) or None, ``output`` (h, e, p) or None.
+
+    Examples
+    --------
+    One causal head given by queries and keys; the first token sees itself alone:
+
+    >>> import numpy as np, torch
+    >>> from geoattn.smoothness import AttentionMap
+    >>> f = AttentionMap.of((np.eye(2), -np.eye(2)), causal=True)
+    >>> f(torch.eye(2, dtype=torch.float64))
+    tensor([[1.0000, 0.0000],
+            [0.7311, 0.2689]], dtype=torch.float64)
+    >>> f.heads, f.width, f.out_width
+    (1, 2, 2)
     """
 
     query: Float[Tensor, "h r d"]

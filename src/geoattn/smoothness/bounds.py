@@ -11,9 +11,10 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from geoattn.errors import GeoattnError
+from geoattn._core.arguments import read_count, read_number
+from geoattn._core.errors import GeoattnError
 from geoattn.smoothness.head_bounds import HeadBounds, log
-from geoattn.smoothness.inputs import read_matrices, read_number, read_whole
+from geoattn.smoothness.inputs import read_matrices
 
 __all__ = ["L2_ATTENTION", "Bound", "LipschitzBounds", "lipschitz_bounds"]
 
@@ -57,10 +58,21 @@ class Bound:
 
 @dataclass(frozen=True)
 class LipschitzBounds:
-    """All bounds of one map, by name: ``bounds["discrete upper"].value``; those that do not apply are there, too.
+    """All bounds of one map, by name. Bounds that do not apply are included; their value is NaN.
 
-    ``gamma`` (h,) is gamma of each head, NaN without a real eigenvalue; ``r2_gamma`` is R^2 gamma: above about half
-    of log n, some tokens in the ball make the constant grow like sqrt(n).
+    ``gamma`` (h,) is gamma of each head, NaN without a real eigenvalue; ``r2_gamma`` is R^2 gamma. When it is above
+    about half of log n, some tokens in the ball make the constant grow like sqrt(n).
+
+    Examples
+    --------
+    >>> import numpy as np, geoattn as ga
+    >>> bounds = ga.lipschitz_bounds(-np.eye(2), None, n=10, R=2.0)
+    >>> [bound.name for bound in bounds.applying("upper")]
+    ['discrete upper', 'discrete upper, sharper', 'mean-field upper']
+    >>> round(bounds["discrete upper, sharper"].value, 2), bounds.r2_gamma
+    (19.81, array([4.]))
+    >>> bounds["masked upper, any n"].reason
+    "for the causal mask; without a mask see 'mean-field upper'"
     """
 
     items: tuple[Bound, ...]
@@ -130,8 +142,8 @@ def lipschitz_bounds(A: Any, V: Any, n: Any, R: Any, *, W: Any = None, causal: b
 
     Examples
     --------
-    >>> import numpy as np
-    >>> bounds = lipschitz_bounds(-np.eye(2), None, n=101, R=3.0)
+    >>> import numpy as np, geoattn as ga
+    >>> bounds = ga.lipschitz_bounds(-np.eye(2), None, n=101, R=3.0)
     >>> bounds["discrete lower"].value, bounds["discrete upper"].value > 10
     (10.0, True)
     >>> bounds.r2_gamma
@@ -148,7 +160,7 @@ def lipschitz_bounds(A: Any, V: Any, n: Any, R: Any, *, W: Any = None, causal: b
     heads = {len(t) for t in (a, v, w) if t is not None}
     if len(heads) != 1:
         raise GeoattnError(f"A, V and W must have the same number of heads; got {sorted(heads)}.")
-    n, R = read_whole(n, "n"), read_number(R, "R")
+    n, R = read_count("n", n, least=1, most=10**18), read_number("R", R, least=0)
     size = max(float(np.linalg.norm(m.cpu().numpy(), 2)) for m in a)
     if R > 1e100 or size > 1e100:
         raise GeoattnError(f"R and the norm of A must be at most 1e100; got {R:g} and {size:g}.")

@@ -11,9 +11,9 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from geoattn._core.arguments import read_count, read_number
+from geoattn._core.errors import GeoattnError
 from geoattn._version import __version__
-from geoattn.errors import GeoattnError
-from geoattn.smoothness.inputs import read_number, read_whole
 from geoattn.smoothness.local import packed
 from geoattn.smoothness.operator_norm import operator_norm
 from geoattn.smoothness.result import Smoothness
@@ -58,6 +58,7 @@ def local_lipschitz_of(
     Examples
     --------
     >>> import torch
+    >>> from geoattn.smoothness import local_lipschitz_of
     >>> layer = torch.nn.Linear(2, 2, bias=False, dtype=torch.float64)
     >>> _ = layer.weight.data.copy_(torch.tensor([[0.0, 3.0], [1.0, 0.0]]))
     >>> local_lipschitz_of(layer, torch.zeros(5, 2, dtype=torch.float64)).value
@@ -70,11 +71,11 @@ def local_lipschitz_of(
     x = tokens.detach()
     if not bool(torch.isfinite(x).all()):
         raise GeoattnError("tokens must be finite; look for NaN from overflow or padding.")
-    starts, iterations = read_whole(starts, "starts"), read_whole(iterations, "iterations")
-    seed = read_whole(seed, "seed", least=0)
+    starts, iterations = read_count("starts", starts, least=1), read_count("iterations", iterations, least=1)
+    seed = read_count("seed", seed, least=0)
     if tolerance is None:
         tolerance = 1e-6 if x.dtype == torch.float64 else 1e-3
-    tolerance = read_number(tolerance, "tolerance", strict=True)
+    tolerance = read_number("tolerance", tolerance, above=0)
     operator = _Derivative(function, x, samples)
     b = x.shape[0] if samples else 1
     found = operator_norm(

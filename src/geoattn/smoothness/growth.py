@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from geoattn.errors import GeoattnError
-from geoattn.smoothness.inputs import read_number, read_tensor, read_whole
+from geoattn._core.arguments import read_count, read_number
+from geoattn._core.errors import GeoattnError
+from geoattn.smoothness.inputs import read_tensor
 from geoattn.smoothness.local import local_lipschitz
 
 if TYPE_CHECKING:
@@ -25,6 +26,14 @@ class PowerLaw:
 
     ``low`` and ``high`` are the percentile interval of the exponent at ``level``; ``r2`` the share of the variance of
     the logarithms that the line explains (NaN when they do not vary).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from geoattn.smoothness import fit_power_law
+    >>> law = fit_power_law(np.array([4, 16, 64]), np.array([2.1, 3.9, 8.2]))
+    >>> round(law.exponent, 3), law.contains(0.5), law.contains(0.25)
+    (0.491, True, False)
     """
 
     exponent: float
@@ -44,8 +53,18 @@ class PowerLaw:
 class Growth:
     """Local constants of token clouds, by their number of tokens, and the power law through them.
 
-    ``radius`` is the largest norm of a token of each cloud, ``rms`` the root mean square. Constants that did not
-    converge are NaN and not in the fit; ``converged`` marks the others.
+    ``radius`` is the largest norm of a token of each cloud, ``rms`` the root mean square. A constant that did not
+    converge is NaN and is not part of the fit; ``converged`` marks the others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from geoattn.smoothness import adversarial_tokens, lipschitz_growth
+    >>> growth = lipschitz_growth([adversarial_tokens(-np.eye(3), n, 5.0) for n in (5, 17, 65)], -np.eye(3))
+    >>> growth.to_pandas()[["n", "value"]].to_numpy().round(2).tolist()
+    [[5.0, 2.0], [17.0, 4.0], [65.0, 8.0]]
+    >>> round(growth.fit.exponent, 2)
+    0.54
     """
 
     n: Int[np.ndarray, " k"]
@@ -92,7 +111,7 @@ def lipschitz_growth(
     Worst-case tokens grow like a square root:
 
     >>> import numpy as np
-    >>> from geoattn.smoothness.adversarial import adversarial_tokens
+    >>> from geoattn.smoothness import adversarial_tokens, lipschitz_growth
     >>> A = np.diag([-1.0, 0.5])
     >>> growth = lipschitz_growth([adversarial_tokens(A, n, 5.0) for n in (5, 17, 65, 257)], A)
     >>> round(growth.fit.exponent, 2), growth.fit.contains(0.25)
@@ -130,6 +149,7 @@ def fit_power_law(n: Any, values: Any, *, level: Any = 0.95, bootstrap: Any = 10
     Examples
     --------
     >>> import numpy as np
+    >>> from geoattn.smoothness import fit_power_law
     >>> law = fit_power_law(np.array([4, 16, 64, 256]), 3 * np.array([2.0, 4.0, 8.0, 16.0]))
     >>> round(law.exponent, 6), round(law.factor, 6), law.contains(0.5)
     (0.5, 3.0, True)
@@ -141,10 +161,10 @@ def fit_power_law(n: Any, values: Any, *, level: Any = 0.95, bootstrap: Any = 10
         raise GeoattnError("n and values must be positive and finite: a power law has logarithms of them.")
     if len(np.unique(sizes)) < 2:
         raise GeoattnError("a fit needs values at two different n at least.")
-    level, bootstrap = read_number(level, "level", strict=True), read_whole(bootstrap, "bootstrap")
+    level, bootstrap = read_number("level", level, above=0), read_count("bootstrap", bootstrap, least=1)
     if level >= 1:
         raise GeoattnError(f"level must be below 1; got {level:g}.")
-    rng = np.random.default_rng(read_whole(seed, "seed", least=0))
+    rng = np.random.default_rng(read_count("seed", seed, least=0))
     log_n, log_y = np.log(sizes), np.log(y)
     exponent, offset = np.polyfit(log_n, log_y, 1)
     rest = log_y - offset - exponent * log_n

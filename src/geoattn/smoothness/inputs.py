@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from geoattn.errors import GeoattnError
+from geoattn._core.errors import GeoattnError
 
-__all__ = ["read_mask", "read_matrices", "read_number", "read_tensor", "read_tokens", "read_whole"]
+__all__ = ["read_mask", "read_matrices", "read_tensor", "read_tokens"]
 
 
 def read_tensor(x: Any, name: str) -> Float[Tensor, "..."]:
@@ -84,23 +84,3 @@ def read_matrices(x: Any, name: str, *, columns: int | None = None) -> Float[Ten
     if not bool(torch.isfinite(w).all()):
         raise GeoattnError(f"{name} must be finite; got {float(w[~torch.isfinite(w)][0])}.")
     return w if w.ndim == 3 else w[None]
-
-
-def read_number(x: Any, name: str, *, least: float = 0.0, strict: bool = False) -> float:
-    """A finite number that is at least (or above) `least`."""
-    try:
-        value = float(x)
-    except (TypeError, ValueError):
-        raise GeoattnError(f"{name} must be a number; got {x!r}.") from None
-    if not np.isfinite(value) or value < least or (strict and value == least):
-        raise GeoattnError(f"{name} must be finite and {'above' if strict else 'at least'} {least:g}; got {value:g}.")
-    return value
-
-
-def read_whole(x: Any, name: str, *, least: int = 1) -> int:
-    """A whole number that is at least `least`; True and 2.0 are not."""
-    if isinstance(x, (bool, np.bool_)) or not isinstance(x, (int, np.integer)):
-        raise GeoattnError(f"{name} must be a whole number; got {x!r}.")
-    if x < least:
-        raise GeoattnError(f"{name} must be at least {least}; got {x}.")
-    return int(x)

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from geoattn.errors import GeoattnError
+from geoattn._core.errors import GeoattnError
 from geoattn.smoothness.attention_map import AttentionMap
 from geoattn.smoothness.norms import NormTangent
 from geoattn.smoothness.row_kernel import RowKernel

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from scipy.special import lambertw
 
-from geoattn.errors import GeoattnError
+from geoattn._core.arguments import read_count
+from geoattn._core.errors import GeoattnError
 from geoattn.smoothness.bounds import L2_ATTENTION, Bound
 from geoattn.smoothness.head_bounds import log
-from geoattn.smoothness.inputs import read_matrices, read_whole
+from geoattn.smoothness.inputs import read_matrices
 
 __all__ = ["l2_attention_bound"]
 
@@ -38,16 +39,19 @@ def l2_attention_bound(query: Any, value: Any, output: Any, n: Any) -> Bound:
     n
         Number of tokens.
 
+    Notes
+    -----
     Reference: Kim, Papamakarios and Mnih, The Lipschitz Constant of Self-Attention, 2021, in the corrected form.
 
     Examples
     --------
     >>> import numpy as np
+    >>> from geoattn.smoothness import l2_attention_bound
     >>> l2_attention_bound(np.eye(2), np.eye(2), np.eye(2), n=1).value
     0.7071067811865476
     """
     q, v = read_matrices(query, "query"), read_matrices(value, "value")
-    o, n = read_matrices(output, "output"), read_whole(n, "n")
+    o, n = read_matrices(output, "output"), read_count("n", n, least=1, most=10**18)
     if len(q) != len(v) or len(o) != 1 or v.shape[2] != q.shape[2] or o.shape[2] != len(v) * v.shape[1]:
         raise GeoattnError(
             f"query (h, k, d), value (h, p, d) and output (e, h p) must fit; got {tuple(q.shape)}, {tuple(v.shape)},"

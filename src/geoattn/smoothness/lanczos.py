@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from geoattn.errors import GeoattnError
+from geoattn._core.errors import GeoattnError
 
 __all__ = ["Triplets", "largest_singular"]
 

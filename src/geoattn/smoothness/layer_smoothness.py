@@ -11,12 +11,12 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
+from geoattn._core.arguments import read_count, read_number
+from geoattn._core.errors import GeoattnError
 from geoattn._version import __version__
-from geoattn.errors import GeoattnError
 from geoattn.smoothness.captured_jacobian import CapturedJacobian
 from geoattn.smoothness.eigenpairs import gamma_of
 from geoattn.smoothness.head_bounds import HeadBounds
-from geoattn.smoothness.inputs import read_number, read_whole
 from geoattn.smoothness.operator_norm import Found, operator_norm
 from geoattn.smoothness.projections import Projections
 from geoattn.smoothness.result import Convergence
@@ -44,6 +44,16 @@ class LayerSmoothness:
     ``bound`` and ``sharper`` (b, h) bound the constant of a head over all clouds of n tokens in that ball (the printed
     bound, and the triangle inequality); ``whole_bound`` and ``whole_sharper`` (b,) that of the layer. ``gamma`` (h,) is
     that of :math:`A_h = K_h^\top Q_h` (at equal places when queries turn), NaN without a real eigenvalue.
+
+    Examples
+    --------
+    >>> import geoattn as ga
+    >>> digits = ga.load_data("digits", split="test", limit=1)
+    >>> found = ga.model_smoothness(ga.load_model("lvit-digits"), digits, layers="transformer.layers.0*").calls[0]
+    >>> found.name, found.heads.shape, found.moves.shape
+    ('transformer.layers.0.0', (1, 1), (1, 1, 17))
+    >>> bool((found.heads <= found.sharper).all() and (found.sharper <= found.bound).all())
+    True
     """
 
     name: str
@@ -71,7 +81,7 @@ class LayerSmoothness:
 
     @property
     def ratio(self) -> Float[np.ndarray, "b h"]:
-        """Local constant of each head over its printed bound: at most one."""
+        """Local constant of each head divided by its printed bound; at most one."""
         return self.heads / self.bound
 
     @property
@@ -96,8 +106,8 @@ def layer_smoothness(
     ``whole=False`` leave out one of the two, which cost about the same: their entries are NaN.
     """
     options = {
-        "starts": read_whole(starts, "starts"), "steps": read_whole(iterations, "iterations"),
-        "seed": read_whole(seed, "seed", least=0), "tolerance": read_number(tolerance, "tolerance", strict=True),
+        "starts": read_count("starts", starts, least=1), "steps": read_count("iterations", iterations, least=1),
+        "seed": read_count("seed", seed, least=0), "tolerance": read_number("tolerance", tolerance, above=0),
     }  # fmt: skip
     b, h, n, _ = p.q.shape
     if not bool(torch.isfinite(p.tokens if p.mask is None else p.tokens[p.mask]).all()):

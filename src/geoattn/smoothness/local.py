@@ -7,10 +7,11 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from geoattn._core.arguments import read_count, read_number
+from geoattn._core.errors import GeoattnError
 from geoattn._version import __version__
-from geoattn.errors import GeoattnError
 from geoattn.smoothness.attention_map import AttentionMap, NormPlace
-from geoattn.smoothness.inputs import read_number, read_tokens, read_whole
+from geoattn.smoothness.inputs import read_tokens
 from geoattn.smoothness.jacobian import Jacobian, Wrt
 from geoattn.smoothness.norms import Norm
 from geoattn.smoothness.operator_norm import Found, operator_norm
@@ -90,7 +91,7 @@ def local_lipschitz(
     One token is mapped to V x, so the constant is the norm of V:
 
     >>> import numpy as np
-    >>> from geoattn.smoothness.local import local_lipschitz
+    >>> from geoattn.smoothness import local_lipschitz
     >>> local_lipschitz(np.array([[1.0, 2.0]]), np.eye(2), np.diag([3.0, 1.0])).value
     3.0
 
@@ -136,8 +137,8 @@ def local_lipschitz_at(
     search: Literal["float64", "float32"] = "float64",
 ) -> Smoothness:
     """`local_lipschitz` of a map that is already built, at (b, n, d) float64 tokens that are already checked."""
-    starts, iterations = read_whole(starts, "starts"), read_whole(iterations, "iterations")
-    seed, tolerance = read_whole(seed, "seed", least=0), read_number(tolerance, "tolerance", strict=True)
+    starts, iterations = read_count("starts", starts, least=1), read_count("iterations", iterations, least=1)
+    seed, tolerance = read_count("seed", seed, least=0), read_number("tolerance", tolerance, above=0)
     if search not in ("float64", "float32"):
         raise GeoattnError(f"search must be 'float64' or 'float32'; got {search!r}.")
     # samples in groups whose Lanczos vectors stay small

@@ -9,8 +9,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from geoattn.errors import GeoattnError
-from geoattn.smoothness.inputs import read_number, read_tensor
+from geoattn._core.arguments import read_number
+from geoattn._core.errors import GeoattnError
+from geoattn.smoothness.inputs import read_tensor
 
 __all__ = ["Norm", "NormTangent"]
 
@@ -24,6 +25,7 @@ class Norm:
     Examples
     --------
     >>> import torch
+    >>> from geoattn.smoothness import Norm
     >>> Norm("rms", eps=0.0)(torch.tensor([[3.0, 4.0]], dtype=torch.float64))
     tensor([[0.8485, 1.1314]], dtype=torch.float64)
     """
@@ -36,7 +38,7 @@ class Norm:
     def __post_init__(self) -> None:
         if self.kind not in ("layer", "rms"):
             raise GeoattnError(f"norm must be 'layer' or 'rms'; got {self.kind!r}.")
-        object.__setattr__(self, "eps", read_number(self.eps, "eps of the norm"))
+        object.__setattr__(self, "eps", read_number("eps of the norm", self.eps, least=0))
         for name in ("gain", "shift"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, read_tensor(getattr(self, name), f"{name} of the norm"))

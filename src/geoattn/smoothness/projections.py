@@ -10,10 +10,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from geoattn.capture.call import Call
-from geoattn.capture.linear_layers import LinearPass
-from geoattn.capture.maps import allowed_entries
-from geoattn.errors import GeoattnError
+from geoattn._core.errors import GeoattnError
+from geoattn.attention.call import Call
+from geoattn.attention.linear_layers import LinearPass
+from geoattn.attention.masks import allowed_entries
 
 __all__ = ["Projections", "projections_of"]
 
@@ -86,7 +86,7 @@ def projections_of(call: Call, layers: Sequence[LinearPass] = (), after: Sequenc
     """
     _check_call(call)
     h = call.shape[1]
-    kept = call.kept
+    kept = call.stored
     assert kept is not None
     scale = kept.scale if kept.weights is None else _scale_of(call)
     groups = call.key.shape[1]
@@ -124,7 +124,7 @@ def _check_call(call: Call) -> None:
 
 def _causal(call: Call) -> bool:
     """Whether the mask hides the future and nothing else but padding."""
-    kept, (b, _, n, m) = call.kept, call.shape
+    kept, (b, _, n, m) = call.stored, call.shape
     assert kept is not None
     mask = kept.mask
     if kept.weights is not None:

@@ -11,7 +11,7 @@ from scipy import sparse
 from scipy.optimize import linear_sum_assignment, linprog
 from scipy.spatial.distance import cdist
 
-from geoattn.errors import GeoattnError
+from geoattn._core.errors import GeoattnError
 from geoattn.smoothness.inputs import read_tensor, read_tokens
 
 __all__ = ["TokenMeasure", "wasserstein2"]
@@ -23,7 +23,15 @@ _MASS = 1e-9  # how far from one, or from each other, sums of weights may be
 class TokenMeasure:
     r"""A probability measure :math:`\sum_i w_i \delta_{x_i}`; with positions, :math:`\sum_i w_i \delta_{(s_i, x_i)}`.
 
-    Make one with `TokenMeasure.of`. Positions, in [0, 1], are the extra coordinate of masked attention.
+    `TokenMeasure.of` makes one. Positions, in [0, 1], are the extra coordinate of masked attention.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from geoattn.smoothness import TokenMeasure
+    >>> mu = TokenMeasure.of(np.array([[0.0], [2.0]]), np.array([0.75, 0.25]), positions=np.array([0.5, 1.0]))
+    >>> mu.points.shape, float(mu.weights @ mu.points[:, 0]), mu.positions
+    ((2, 1), 0.5, array([0.5, 1. ]))
     """
 
     points: Float[np.ndarray, "n d"]
@@ -73,6 +81,7 @@ def wasserstein2(
     Examples
     --------
     >>> import numpy as np
+    >>> from geoattn.smoothness import TokenMeasure, wasserstein2
     >>> wasserstein2(TokenMeasure.of(np.zeros((2, 1))), TokenMeasure.of(np.array([[3.0], [4.0]])))
     3.5355339059327378
     """

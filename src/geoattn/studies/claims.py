@@ -1,15 +1,44 @@
-"""The claims of the three papers: what each says, where, and which findings of which study speak to it."""
+"""The claims of the three papers: what each says, where, and on which number of which study its verdict rests."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-__all__ = ["Claim", "claims", "papers"]
+__all__ = ["Claim", "Endpoint", "claims", "papers"]
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """The one number of a claim: ``number[more] - number[less]`` of a study; see ``claims.toml``."""
+
+    fixed: Any
+    study: str
+    number: str
+    more: str
+    less: str
+    data: str
+    convention: str | None = None
+    margin: float = 0.0
+    paper: dict[str, float] = field(default_factory=dict)
+    beside: str = ""
+
+    @property
+    def hash(self) -> str:
+        """Of all that fixes the endpoint: it changes when the endpoint does."""
+        content = {**vars(self), "fixed": str(self.fixed)}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+
+    @property
+    def paper_effect(self) -> float | None:
+        """The mean over data sets of the differences that the paper prints."""
+        return sum(self.paper.values()) / len(self.paper) if self.paper else None
 
 
 @dataclass(frozen=True)
@@ -24,6 +53,8 @@ class Claim:
     tests: tuple[tuple[str, str], ...] = ()
     note: str = ""
     checked_by: str = ""
+    not_here: str = ""
+    endpoint: Endpoint | None = None
 
     def is_tested_by(self, study: str, claim: str) -> bool:
         """Whether a finding of a study speaks to it.
@@ -34,12 +65,16 @@ class Claim:
         return any(study == name and re.match(pattern, claim) is not None for name, pattern in self.tests)
 
 
+@cache
 def claims() -> tuple[Claim, ...]:
     """All of them, in the order of the papers."""
-    return tuple(
-        Claim(**{**content, "tests": tuple((name, pattern) for name, pattern in content.get("tests", ()))})
-        for content in _catalogue()["claims"]
-    )
+    return tuple(map(_claim, _catalogue()["claims"]))
+
+
+def _claim(content: dict[str, Any]) -> Claim:
+    tests = tuple((name, pattern) for name, pattern in content.get("tests", ()))
+    endpoint = Endpoint(**content["endpoint"]) if "endpoint" in content else None
+    return Claim(**{**content, "tests": tests, "endpoint": endpoint})
 
 
 def papers() -> dict[str, str]:

@@ -1,198 +1,179 @@
-"""The claims ledger: every claim of the papers in one row, with what came out when it was tested here."""
+"""The claims ledger: one line per claim, a page of details for each, and one forest plot."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from geoattn.errors import GeoattnError
-from geoattn.studies.claims import Claim, claims, papers
+from geoattn.studies.claims import papers
+from geoattn.studies.verdicts import Evidence, Judged, judge_claims, read_results
 
-__all__ = ["Evidence", "claims_page", "overall", "read_results"]
+__all__ = ["claims_page", "claims_pages", "forest_plot"]
 
-_SIZES = ("paper", "small")  # a smoke run is no evidence
-_PRESETS = ("markov", "hop", "grc-0.6", "grc-0.5")
-_TRIMMED = "zeros and outliers left out"
-_LINES = 6  # effects that are told in a row of the ledger; all of them are below
-
+_ORDER = ("replicated", "contradicted", "depends on the convention", "inconclusive", "not testable here",
+          "theorem checked")  # fmt: skip
+_COLOURS = dict(zip(_ORDER, ("tab:green", "tab:red", "tab:purple", "tab:gray", "lightgray", "tab:blue"), strict=True))
 _HEAD = """# The claims, and what came out
 
-Each claim of the three papers in one row: what it says, where, how it was tested here, with what data and size, the
-effect with its 95 % interval, under which conventions it holds, and the verdict. This page is written by `geoattn study
-ledger --out docs/claims.md` from `results/`; a test compares the two.
+This page has one line for each claim of the three papers. `geoattn study ledger --out docs/claims.md` writes it, the
+pages behind the numbers and the plot from `results/`.
 
-Every effect is written so that the claim says it is above 0. *Replicated*: the interval lies above 0. *Contradicted*:
-it lies below. *Not replicated*: it contains 0, or there are too few trials for an interval. *Depends on the
-convention*: replicated under some presets of curvature and not under others ([what they are](conventions.md)).
-*Depends on the data*: replicated on some data sets or measures, not on others. *Theorem, checked*: there is a proof,
-and tests of this project check it on examples. *Not tested yet*: no result at size small or paper. Small runs are
-small: read the number of trials with the verdict. Intervals are not corrected for the number of claims.
+Each claim of an observation has one primary endpoint. The endpoint is fixed in `claims.toml` before the trials that
+test it. An effect is written so that the claim says that it is above 0; brackets are 95 % intervals. Effects are pooled
+over data sets by a random-effects mean. P-values are corrected over all claims by Holm's method. *Sees*: the smallest
+true effect that the design finds with a power of 80 %.
+
+* *replicated*: the effect is above 0 after correction. *Contradicted*: it is below 0, or the paper's own effect is
+  outside of the interval of a design that could have seen it.
+* *inconclusive*: neither. The design could not have seen the effect, or its trials are not finished.
+* *depends on the convention*: curvature has several definitions ([conventions](conventions.md)), and the effect is
+  above 0 under one and below 0 under another.
+* *theorem checked*: there is a proof, and tests or trials check it on examples. *Not testable here*: the page of the
+  claim says why.
+
+![All effects that have an interval](images/claims.png)
 """
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """A finding with the study that it comes from."""
-
-    study: str
-    size: str
-    how: str
-    finding: dict[str, Any]
-
-    @property
-    def effect(self) -> str:
-        """Difference and interval in words."""
-        f = self.finding
-        value = "none" if f["difference"] is None else _number(f["difference"])
-        if f["low"] is None or f["high"] is None:
-            return f"{value} (no interval, n = {f['trials']})"
-        return f"{value} [{_number(f['low'])}, {_number(f['high'])}], n = {f['trials']}"
-
-
-def read_results(root: Path) -> list[Evidence]:
-    """All findings below ROOT/NAME/SIZE/NAME.json, of the largest size of each study."""
-    if not root.is_dir():
-        raise GeoattnError(f"no results in {root}: it must be the folder that holds NAME/SIZE/NAME.json.")
-    found: list[Evidence] = []
-    for folder in sorted(path for path in root.iterdir() if path.is_dir()):
-        name = folder.name
-        size = next((size for size in _SIZES if (folder / size / f"{name}.json").is_file()), None)
-        if size is None:
-            continue
-        path = folder / size / f"{name}.json"
-        try:
-            about = json.loads(path.read_bytes())
-            found += [Evidence(name, size, about.get("how", ""), finding) for finding in about["findings"]]
-        except (ValueError, KeyError, TypeError) as error:
-            raise GeoattnError(f"{path} cannot be read ({error}): run the study again.") from None
-    return found
-
-
-def overall(claim: Claim, evidence: list[Evidence]) -> str:
-    """The verdict on a claim from all that speaks to it; what the paper's plots leave out is not left out here."""
-    whole = [e for e in evidence if _TRIMMED not in e.finding.get("measure", "")]
-    if not whole:
-        return "theorem, checked" if claim.checked_by else "not tested yet"
-    presets = {_together(found) for name, found in _by_preset(whole).items() if name is not None}
-    if "replicated" in presets and len(presets) > 1:
-        return "depends on the convention"
-    return _together(whole)
-
-
-def _together(found: list[Evidence]) -> str:
-    seen = {e.finding["verdict"] for e in found}
-    if len(seen) == 1:
-        return seen.pop()
-    return "depends on the data" if "replicated" in seen else "not replicated"
-
-
-def _by_preset(found: list[Evidence]) -> dict[str | None, list[Evidence]]:
-    groups: dict[str | None, list[Evidence]] = {}
-    for e in found:
-        groups.setdefault(e.finding.get("convention"), []).append(e)
-    return groups
-
-
 def claims_page(root: Path) -> str:
-    """The ledger as Markdown."""
-    evidence = read_results(root)
-    parts, used = [_HEAD, _overview(evidence)], set()
+    """The ledger as Markdown.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from geoattn.studies import claims_page
+    >>> text = claims_page(Path(tempfile.mkdtemp()))  # no results there
+    >>> "claim" in text.lower()
+    True
+    """
+    judged = judge_claims(read_results(root))
+    counts = {v: sum(one.verdict == v for one in judged) for v in _ORDER}
+    parts = [_HEAD, "Of {} claims: {}.\n".format(
+        len(judged), ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count))]  # fmt: skip
     for paper, title in papers().items():
-        parts.append(f"## {title}\n\n{_row(_COLUMNS)}\n{_row(['---'] * len(_COLUMNS))}")
-        for claim in claims():
-            if claim.paper == paper:
-                speaks = [e for e in evidence if claim.is_tested_by(e.study, str(e.finding["claim"]))]
-                used |= {id(e) for e in speaks}
-                parts[-1] += "\n" + _row(_cells(claim, speaks))
-        parts[-1] += "\n"
-    others = [e for e in evidence if id(e) not in used]
-    parts.append(_details("Questions of our own", "Findings that no claim of the papers asks for.", others))
-    parts.append(_details("Every finding", "All that the rows above are made of, study by study.",
-                          [e for e in evidence if id(e) in used]))  # fmt: skip
+        mine = [one for one in judged if one.claim.paper == paper]
+        observed = [one for one in mine if one.claim.kind == "observation"]
+        checked = [one for one in mine if one.claim.kind != "observation"]
+        parts.append(f"## {title}\n")
+        if observed:
+            parts.append(_table(["", "claim", "effect", "n", "paper's", "sees", "verdict"], map(_line, observed)))
+        if checked:
+            parts.append("Theorems and assumptions:\n")
+            parts.append(_table(["", "statement", "checks", "verdict"], map(_check_line, checked)))
     return "\n".join(parts)
 
 
-_COLUMNS = ["", "claim", "where", "how it was tested", "data and size", "effect", "conventions", "verdict"]
+def claims_pages(root: Path) -> dict[str, str]:
+    """The page of each claim by its number."""
+    return {one.claim.id: _page(one) for one in judge_claims(read_results(root))}
 
 
-def _overview(evidence: list[Evidence]) -> str:
-    counts: dict[str, int] = {}
-    for claim in claims():
-        verdict = overall(claim, [e for e in evidence if claim.is_tested_by(e.study, str(e.finding["claim"]))])
-        counts[verdict] = counts.get(verdict, 0) + 1
-    lines = ", ".join(f"{number} {verdict}" for verdict, number in sorted(counts.items(), key=lambda item: -item[1]))
-    return f"Of {len(claims())} claims: {lines}.\n"
+def forest_plot(root: Path) -> Any:
+    """All effects with an interval, over half the width of the interval: beyond one of them 0 is outside."""
+    from matplotlib.figure import Figure
+
+    judged = [one for one in judge_claims(read_results(root)) if one.low is not None and one.high is not None]
+    figure = Figure(figsize=(7.0, 0.22 * len(judged) + 1.0), layout="constrained")
+    ax = figure.subplots()
+    for place, one in enumerate(judged):
+        assert one.effect is not None
+        assert one.low is not None
+        assert one.high is not None
+        half = (one.high - one.low) / 2 or 1.0
+        middle = max(min(one.effect / half, 12.0), -12.0)
+        ax.plot([middle - 1, middle + 1], [-place, -place], color=_COLOURS[one.verdict], lw=1.5)
+        ax.plot([middle], [-place], "s", ms=4, color=_COLOURS[one.verdict])
+        end = one.claim.endpoint
+        if end is not None and end.paper_effect is not None:
+            ax.plot([max(min(end.paper_effect / half, 12.0), -12.0)], [-place], "x", color="black", ms=5)
+    ax.axvline(0, color="black", lw=0.8)
+    ax.set_yticks([-k for k in range(len(judged))], [one.claim.id for one in judged], fontsize=7)
+    ax.set_xlabel("effect over half the width of its 95 % interval (x: the paper's effect); above 0: as claimed")
+    handles = [ax.plot([], [], color=_COLOURS[v], label=v)[0] for v in _ORDER[:4]]
+    ax.legend(handles=handles, fontsize=7, loc="lower right")
+    return figure
 
 
-def _cells(claim: Claim, found: list[Evidence]) -> list[str]:
-    says = f"{claim.says} ({claim.kind})" + (f" *{claim.note}*" if claim.note else "")
-    if not found:
-        how = f"`{claim.checked_by}`" if claim.checked_by else ""
-        return [claim.id, says, claim.place, how, "", "", "", overall(claim, found)]
-    studies = dict.fromkeys((e.study, e.size) for e in found)
-    how = "<br>".join(f"[{study}](#{study})" for study, _ in studies)
-    data = "; ".join(
-        dict.fromkeys(str(e.finding["data"]) for e in found if _TRIMMED not in e.finding.get("measure", ""))
-    )
-    sizes = "/".join(dict.fromkeys(size for _, size in studies))
-    return [
-        claim.id, says, claim.place, how, f"{_short(data)} ({sizes})", "<br>".join(_effects(found)),
-        "<br>".join(_conventions(found)), f"**{overall(claim, found)}**",
-    ]  # fmt: skip
+def _line(one: Judged) -> list[str]:
+    end = one.claim.endpoint
+    paper = "" if end is None or end.paper_effect is None else _number(end.paper_effect)
+    seen = "" if one.detectable is None else _number(one.detectable).lstrip("+")
+    return [_link(one), one.claim.says, _effect(one), str(one.trials or ""), paper, seen, one.verdict]
 
 
-def _effects(found: list[Evidence]) -> Iterator[str]:
-    """A few effects: one per study, claim and data, under the first preset that was used."""
-    told: dict[tuple[Any, ...], Evidence] = {}
-    rank = {name: number for number, name in enumerate(_PRESETS)}
-    for e in sorted(found, key=lambda e: rank.get(str(e.finding.get("convention")), -1)):
-        if _TRIMMED not in e.finding.get("measure", ""):
-            told.setdefault((e.study, e.finding["claim"], e.finding["data"]), e)
-    for e in list(told.values())[:_LINES]:
-        preset = e.finding.get("convention")
-        yield f"{_short(str(e.finding['data']), 40)}{f' ({preset})' if preset else ''}: {e.effect}"
-    if len(told) > _LINES:
-        yield f"and {len(told) - _LINES} more"
-    left_out = [e for e in found if _TRIMMED in e.finding.get("measure", "")]
-    if left_out:
-        yield f"{len(left_out)} verdicts turn when {_TRIMMED}, as in the paper's plots"
+def _check_line(one: Judged) -> list[str]:
+    return [_link(one), one.claim.says, one.primary.split(";")[0].split("/")[-1], one.verdict]
 
 
-def _conventions(found: list[Evidence]) -> Iterator[str]:
-    groups = _by_preset([e for e in found if _TRIMMED not in e.finding.get("measure", "")])
-    for preset in (*_PRESETS, *sorted(name for name in groups if name is not None and name not in _PRESETS)):
-        if preset in groups:
-            good = sum(e.finding["verdict"] == "replicated" for e in groups[preset])
-            bad = sum(e.finding["verdict"] == "contradicted" for e in groups[preset])
-            yield f"{preset}: holds in {good} of {len(groups[preset])}" + (f", opposite in {bad}" if bad else "")
+def _link(one: Judged) -> str:
+    return f"[{one.claim.id}](claims/{one.claim.id}.md)"
 
 
-def _details(title: str, about: str, found: list[Evidence]) -> str:
-    if not found:
+def _effect(one: Judged) -> str:
+    if one.effect is None:
         return ""
-    text = f"## {title}\n\n{about}\n"
-    for study in dict.fromkeys(e.study for e in found):
-        mine = [e for e in found if e.study == study]
-        anchor = f" {{ #{study} }}" if title == "Every finding" else ""
-        text += f"\n### {study}{anchor}\n\nSize {mine[0].size}. {mine[0].how}\n\n"
-        text += _row(["claim", "data", "convention", "effect", "of what", "verdict"]) + "\n" + _row(["---"] * 6) + "\n"
-        for e in mine:
-            f = e.finding
-            cells = [f["claim"], f["data"], f.get("convention") or "", e.effect, f.get("measure", ""), f["verdict"]]
-            text += _row([str(cell) for cell in cells]) + "\n"
-    return text
+    if one.low is None or one.high is None:
+        return _number(one.effect)
+    return f"{_number(one.effect)} [{_number(one.low)}, {_number(one.high)}]"
 
 
-def _row(cells: list[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+def _page(one: Judged) -> str:
+    claim, end = one.claim, one.claim.endpoint
+    parts = [
+        f"# {claim.id}: {one.verdict}\n",
+        f"{claim.says} ({claim.kind}; {papers()[claim.paper]}, {claim.place}.)\n",
+    ]
+    parts += [f"{text}\n" for text in dict.fromkeys((claim.note, one.reason)) if text]
+    if claim.checked_by:
+        parts.append(f"Checked by `{claim.checked_by}`.\n")
+    if end is not None:
+        under = f" under {end.convention}" if end.convention else ""
+        parts.append(
+            f"Primary endpoint, fixed on {end.fixed} (hash `{end.hash}`): {end.number.replace('_', ' ')},"
+            f" {end.more} minus {end.less}, of study `{end.study}`, {end.data}{under}.\n"
+        )
+        if end.margin:
+            parts.append(
+                f"The claim is that the difference is above -{end.margin:g}; the effect is given above that.\n"
+            )
+        if end.paper:
+            printed = ", ".join(f"{name} {_number(value)}" for name, value in end.paper.items())
+            parts.append(f"The paper prints: {printed}.\n")
+    if one.effect is not None:
+        corrected = "" if one.p is None else f" p = {one.p:.2g} after correction over the claims."
+        seen = "" if one.detectable is None else f" The design sees effects from {one.detectable:.2g} on."
+        parts.append(f"Effect ({one.primary}): {_effect(one)}, n = {one.trials}.{corrected}{seen}\n")
+    if one.support:
+        parts.append("## All findings\n")
+        parts.append(_table(["study", "data", "convention", "of what", "effect", "n"], map(_support, one.support)))
+        for study, how in dict.fromkeys((e.study, e.how) for e in one.support):
+            parts.append(f"* `{study}`: {how}{_progress(study, one.support)}")
+        parts.append("")
+    return "\n".join(parts)
 
 
-def _short(text: str, most: int = 160) -> str:
-    return text if len(text) <= most else text[: most - 4].rstrip() + " ..."
+def _progress(study: str, support: tuple[Evidence, ...]) -> str:
+    done, planned = next((e.done, e.planned) for e in support if e.study == study)
+    return f" {done} of {planned} trials are done." if done < planned else ""
+
+
+def _support(e: Evidence) -> list[str]:
+    f = e.finding
+    value = "" if f["difference"] is None else _number(f["difference"])
+    if f["low"] is not None and f["high"] is not None:
+        value += f" [{_number(f['low'])}, {_number(f['high'])}]"
+    what = f.get("measure") or f["claim"]
+    return [f"{e.study} ({e.size})", str(f["data"]), f.get("convention") or "", str(what), value, str(f["trials"])]
+
+
+def _table(head: list[str], lines: Any) -> str:
+    rows = [head, ["---"] * len(head), *lines]
+    return (
+        "\n".join("| " + " | ".join(c.replace("|", "\\|").replace("\n", " ") for c in row) + " |" for row in rows)
+        + "\n"
+    )
 
 
 def _number(value: float) -> str:
-    return f"{value:+.3g}" if value else "0"
+    return f"{value:+.2g}" if value else "0"

@@ -10,10 +10,10 @@ from typing import Any
 
 from torch import Tensor
 
-from geoattn.errors import GeoattnError
-from geoattn.training.interventions import Intervention
-from geoattn.training.processes import Processes
-from geoattn.training.regulariser import Sink
+from geoattn._core.errors import GeoattnError
+from geoattn.training.accumulation import AccumulationWeight, micro_batches, refuse_compiled
+from geoattn.training.attachments import Attachment, Sink
+from geoattn.training.distributed import Processes
 
 __all__ = ["lightning_callback", "trainer_callback"]
 
@@ -21,12 +21,20 @@ __all__ = ["lightning_callback", "trainer_callback"]
 def trainer_callback(*regularisers: Any, log: Sink | None = None) -> Any:
     """A callback for ``transformers.Trainer``: attached while it trains, figures in its ``log_history``.
 
-    The model's own ``.loss`` gets the penalty, so label smoothing, which makes the Trainer compute another loss, is
-    refused. Evaluation runs without gradients and keeps its loss. Needs ``accelerate``, as the Trainer does. The
-    Trainer's own reporters run before a user's callback and do not see the figures: ``log`` is called with (step,
-    figures) for each penalty, for example a `TensorBoard` or `WandB` of `geoattn.training.training_log`.
+    Under gradient accumulation the penalties of the micro-batches of a step are averaged. The model's own ``.loss``
+    gets the penalty, so label smoothing, which makes the Trainer compute another loss, is refused. Evaluation runs
+    without gradients and keeps its loss. Needs ``accelerate``, as the Trainer does. The Trainer's own reporters run
+    before a user's callback and do not see the figures: ``log`` is called with (step, figures) for each penalty, for
+    example a `TensorBoard` or `WandB` of `geoattn.training.training_log`.
 
     ``Trainer(model, args, callbacks=[trainer_callback(VarianceRegulariser("increase"))], ...)``
+
+    Examples
+    --------
+    >>> import geoattn as ga
+    >>> callback = ga.trainer_callback(ga.VarianceRegulariser("increase"))
+    >>> type(callback).__name__
+    'RegulariserCallback'
     """
     from transformers import TrainerCallback
 
@@ -37,6 +45,7 @@ def trainer_callback(*regularisers: Any, log: Sink | None = None) -> Any:
 
         def __init__(self) -> None:
             self.handles: list[Any] = []
+            self.weight: AccumulationWeight | None = None
 
         def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
             """Attach; samples go on where a resumed run stopped."""
@@ -45,10 +54,20 @@ def trainer_callback(*regularisers: Any, log: Sink | None = None) -> Any:
                     "label smoothing makes the Trainer compute a loss of its own, without the penalty; set"
                     " label_smoothing_factor=0."
                 )
+            refuse_compiled(model, args.torch_compile, args.gradient_accumulation_steps)
             self._remove()
-            self.handles = [r.attach(model, log=log, **_shared(r)) for r in _ordered(regularisers)]
+            self.weight = AccumulationWeight(model)
+            self.handles = [r.attach(model, log=log, processes=Processes()) for r in _ordered(regularisers)]
+            self.weight.handles = self.handles
             for handle in self.handles:
                 handle.step = state.global_step * args.gradient_accumulation_steps - 1
+
+        def on_step_begin(self, args: Any, state: Any, control: Any, train_dataloader: Any = None, **_: Any) -> None:
+            """Find how many micro-batches the step has."""
+            if self.weight is not None:
+                batches = len(train_dataloader) if hasattr(train_dataloader, "__len__") else None
+                accumulation = args.gradient_accumulation_steps
+                self.weight.micro_batches = micro_batches(batches, accumulation, state.global_step)
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
             """Add the figures of the last step to a log of training."""
@@ -66,7 +85,9 @@ def trainer_callback(*regularisers: Any, log: Sink | None = None) -> Any:
         def _remove(self) -> None:
             for handle in self.handles:
                 handle.remove()
-            self.handles = []
+            if self.weight is not None:
+                self.weight.remove()
+            self.handles, self.weight = [], None
 
     return RegulariserCallback()
 
@@ -77,6 +98,13 @@ def lightning_callback(*regularisers: Any) -> Any:
     ``training_step`` must return the loss, or a dictionary with one under ``loss`` (automatic optimisation).
 
     ``lightning.Trainer(callbacks=[lightning_callback(VarianceRegulariser("increase"))])``
+
+    Examples
+    --------
+    >>> import geoattn as ga
+    >>> callback = ga.lightning_callback(ga.VarianceRegulariser("increase"), ga.Monitor())
+    >>> type(callback).__name__
+    'RegulariserCallback'
     """
     try:
         from lightning.pytorch import Callback  # pyright: ignore[reportMissingImports]
@@ -96,16 +124,18 @@ def lightning_callback(*regularisers: Any) -> Any:
             """Attach, and put the penalty into training_step."""
             if not pl_module.automatic_optimization:
                 raise GeoattnError("with manual optimisation attach the regulariser and add handle.penalty() yourself.")
-            self.handles = handles = [r.attach(pl_module, **_shared(r)) for r in _ordered(regularisers)]
+            self.handles = handles = [r.attach(pl_module, processes=Processes()) for r in _ordered(regularisers)]
             step = pl_module.training_step
 
             def training_step(*args: Any, **kwargs: Any) -> Any:
                 for handle in handles:
                     handle.restart()
+                    handle.step = trainer.global_step - 1
                 output = step(*args, **kwargs)
                 for handle in handles:
                     handle.step = trainer.global_step  # whether training_step called the module itself or a part of it
-                return _added(output, [handle.penalty() for handle in handles])
+                task = output.get("loss") if isinstance(output, dict) else output
+                return _added(output, [handle.penalty(task) for handle in handles])
 
             pl_module.training_step = training_step
 
@@ -126,18 +156,13 @@ def lightning_callback(*regularisers: Any) -> Any:
 
 
 def _check(regularisers: Any) -> None:
-    if not regularisers or not all(hasattr(r, "attach") for r in regularisers):
+    if not regularisers or not all(isinstance(r, Attachment) for r in regularisers):
         raise GeoattnError(f"expected regularisers, such as VarianceRegulariser('increase'); got {regularisers!r}.")
 
 
 def _ordered(regularisers: Any) -> list[Any]:
-    """Interventions last: then the others see what they leave."""
-    return sorted(regularisers, key=lambda r: isinstance(r, Intervention))
-
-
-def _shared(regulariser: Any) -> dict[str, Any]:
-    """Under DDP averages go over the samples of all processes; interventions have none."""
-    return {} if isinstance(regulariser, Intervention) else {"processes": Processes()}
+    """Those that change attention last."""
+    return sorted(regularisers, key=lambda r: r.changes_attention)
 
 
 def _added(output: Any, penalties: list[Tensor]) -> Any:

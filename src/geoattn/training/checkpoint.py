@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from geoattn._core.errors import GeoattnError
+from geoattn._core.files import write_atomically
 from geoattn._version import __version__
-from geoattn.curvature.result import write_atomically
-from geoattn.errors import GeoattnError
 
 __all__ = ["Position", "load_checkpoint", "save_checkpoint"]
 
@@ -24,7 +24,8 @@ _KEY = "geoattn-checkpoint"
 class Position:
     """Where a run stands: ``batch`` batches of epoch ``epoch`` are done, ``step`` steps in all.
 
-    ``sums`` are running sums of the epoch, ``history`` one row per finished epoch.
+    ``sums`` are running sums of the epoch, ``history`` one row per finished epoch, ``handles`` what the first steps set
+    for each regulariser.
     """
 
     epoch: int = 0
@@ -33,6 +34,7 @@ class Position:
     sums: dict[str, float] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
     stopped: bool = False
+    handles: list[dict[str, Any]] = field(default_factory=list)
 
 
 def save_checkpoint(
@@ -60,8 +62,12 @@ def save_checkpoint(
         tensors[f"rng/cpu/{rank}"] = state
     if torch.cuda.is_available():
         tensors["rng/cuda"] = torch.cuda.get_rng_state()
+    plain = {
+        **vars(position),
+        "handles": [_put_tensors(f"handle/{k}", h, tensors) for k, h in enumerate(position.handles)],
+    }
     tensors = {name: t.clone() for name, t in tensors.items()}  # tied weights: safetensors wants no shared memory
-    about = {"position": vars(position), "key": key, "geoattn": __version__, "torch": str(torch.__version__)}
+    about = {"position": plain, "key": key, "geoattn": __version__, "torch": str(torch.__version__)}
     data = save(tensors, {_KEY: json.dumps(about, sort_keys=True)})
     write_atomically(path, lambda file: file.write(data))
 
@@ -96,4 +102,27 @@ def load_checkpoint(
         torch.set_rng_state(tensors[f"rng/cpu/{rank}"])
     if "rng/cuda" in tensors and torch.cuda.is_available():
         torch.cuda.set_rng_state(tensors["rng/cuda"])
-    return Position(**about["position"])
+    position = Position(**about["position"])
+    position.handles = [_take_tensors(handle, tensors) for handle in position.handles]
+    return position
+
+
+def _put_tensors(name: str, value: Any, tensors: dict[str, torch.Tensor]) -> Any:
+    """Plain values; each tensor among them goes to ``tensors`` and leaves its name."""
+    if isinstance(value, torch.Tensor):
+        tensors[name] = value.detach().cpu().contiguous()
+        return {"tensor": name}
+    if isinstance(value, dict):
+        return {key: _put_tensors(f"{name}/{key}", part, tensors) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_put_tensors(f"{name}/{k}", part, tensors) for k, part in enumerate(value)]
+    return value
+
+
+def _take_tensors(value: Any, tensors: dict[str, torch.Tensor]) -> Any:
+    """The tensors by their names put back."""
+    if isinstance(value, dict):
+        if set(value) == {"tensor"}:
+            return tensors[value["tensor"]]
+        return {key: _take_tensors(part, tensors) for key, part in value.items()}
+    return [_take_tensors(part, tensors) for part in value] if isinstance(value, list) else value

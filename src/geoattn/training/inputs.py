@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geoattn.data.dataset import Dataset
-from geoattn.errors import GeoattnError
+from geoattn._core.errors import GeoattnError
+from geoattn.datasets.dataset import Dataset
 
 __all__ = ["Inputs", "image_inputs", "make_tokenizer", "text_inputs"]
 
@@ -67,7 +67,7 @@ def make_tokenizer(texts: Any, size: int = 8192) -> Any:
     other words are spelt. Needs no download. (The trainers of the tokenizers library break ties by chance, so two runs
     would differ.)
 
-    >>> from geoattn.training.inputs import make_tokenizer
+    >>> from geoattn.training import make_tokenizer
     >>> make_tokenizer(["A film to see, and to see again."] * 4, size=100).encode("a film, unseen").tokens
     ['[CLS]', 'a', 'film', ',', '[UNK]', '[SEP]']
     """

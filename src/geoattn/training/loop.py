@@ -15,17 +15,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from geoattn.curvature.result import write_atomically
-from geoattn.data.loader import load
-from geoattn.errors import GeoattnError
+from geoattn._core.errors import GeoattnError
+from geoattn._core.files import write_atomically
+from geoattn.datasets.loader import load_data
+from geoattn.models.loading import load_model
+from geoattn.training.attachments import Sink
 from geoattn.training.checkpoint import Position, load_checkpoint, save_checkpoint
+from geoattn.training.distributed import Processes
 from geoattn.training.inputs import Inputs, image_inputs, make_tokenizer, text_inputs
-from geoattn.training.interventions import Intervention
-from geoattn.training.models import load_model
 from geoattn.training.monitor import Monitor, MonitorHandle
-from geoattn.training.processes import Processes
 from geoattn.training.recipe import Recipe
-from geoattn.training.regulariser import Sink
 from geoattn.training.training_log import JsonLines
 
 __all__ = ["Trained", "evaluate", "train"]
@@ -38,7 +37,17 @@ Probe = Callable[[nn.Module, Inputs], dict[str, Any]]
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A finished run: the model in evaluation mode, accuracies, and one row of ``history`` per epoch."""
+    """A finished run: the model in evaluation mode, accuracies, and one row of ``history`` per epoch.
+
+    ``running_accuracy`` in a row is that of the training batches of the epoch, in training mode, as they come by.
+
+    Examples
+    --------
+    >>> from geoattn.training import Recipe, train
+    >>> result = train(Recipe("digits", epochs=1, limit=20, test_limit=10, changes={"depth": 1}))
+    >>> len(result.history)
+    1
+    """
 
     recipe: Recipe
     model: nn.Module
@@ -59,6 +68,7 @@ def train(
     log: Sink | None = None,
     progress: Progress | None = None,
     probe: Probe | None = None,
+    model: nn.Module | None = None,
 ) -> Trained:
     """Train the model of the paper on a data set, by a recipe.
 
@@ -73,7 +83,7 @@ def train(
         short there, it goes on from its last checkpoint and ends with the same weights, bit for bit. A run of another
         recipe is an error.
     root
-        Folder of local data sets; see `geoattn.data.loader.load`.
+        Folder of local data sets; see `geoattn.load_data`.
     checkpoint_every
         Steps between checkpoints; one is written after each epoch in any case.
     log
@@ -83,8 +93,12 @@ def train(
     probe
         Called with the model, in evaluation mode, and the test rows: before the first step, which makes a row of
         ``history`` for epoch 0, and after each epoch. What it returns joins that row.
+    model
+        Trained in place of the recipe's own, from the weights that it has; its classes must be those of the data.
 
-    Where ``torch.distributed`` was started (see `geoattn.training.processes.joined`, which `geoattn train` uses under
+    Notes
+    -----
+    Where ``torch.distributed`` was started (see `geoattn.training.distributed.joined`, which `geoattn train` uses under
     torchrun) all processes share each batch and end with the same weights: those of one process with the same batch, up
     to the order of sums, and to dropout, which each process draws for itself. The first one writes and logs.
 
@@ -92,8 +106,8 @@ def train(
 
     Examples
     --------
-    >>> from geoattn.training.loop import train
-    >>> from geoattn.training.recipe import Recipe
+    >>> from geoattn.training import train
+    >>> from geoattn.training import Recipe
     >>> recipe = Recipe("digits", epochs=1, limit=64, test_limit=32, changes={"depth": 1})
     >>> trained = train(recipe)
     >>> trained.steps, len(trained.history)
@@ -104,18 +118,18 @@ def train(
         raise GeoattnError(f"checkpoint_every must be at least 1; got {checkpoint_every}.")
     with torch.random.fork_rng(), ExitStack() as attached:
         torch.manual_seed(recipe.seed)
-        return _Run(recipe, out, root, device, checkpoint_every, log, progress, probe, attached).finish()
+        return _Run(recipe, out, root, device, checkpoint_every, log, progress, probe, model, attached).finish()
 
 
 class _Run:
     def __init__(
         self, recipe: Recipe, out: Any, root: Any, device: str, every: int | None, log: Sink | None,
-        progress: Progress | None, probe: Probe | None, attached: ExitStack,
+        progress: Progress | None, probe: Probe | None, model: nn.Module | None, attached: ExitStack,
     ) -> None:  # fmt: skip
         self.probe, self.processes = probe, Processes()
         first = self.processes.rank == 0
         self.recipe, self.device, self.every, self.progress = recipe, torch.device(device), every, progress
-        self.model, self.train_rows, self.held_out, self.test = _prepare(recipe, root)
+        self.model, self.train_rows, self.held_out, self.test = _prepare(recipe, root, model)
         self.model.to(self.device)
         self.adam = torch.optim.Adam(self.model.parameters(), lr=recipe.rate or 0.0)
         self.position = Position()
@@ -135,20 +149,21 @@ class _Run:
                 about = (json.dumps(recipe.as_dict(), indent=1) + "\n").encode()
                 write_atomically(Path(out) / "recipe.json", lambda file: file.write(about))
         built = recipe.build()
-        # interventions last: then monitor and regularisers see what they leave
-        order = [r for r in built if not isinstance(r, Intervention)] + [
-            r for r in built if isinstance(r, Intervention)
-        ]
-        shared = {"processes": self.processes}
+        built.sort(key=lambda attachment: attachment.changes_attention)
         self.handles = [
-            attached.enter_context(r.attach(self.model, **({} if isinstance(r, Intervention) else shared)))
-            for r in order
+            attached.enter_context(attachment.attach(self.model, processes=self.processes)) for attachment in built
         ]
+        for handle, state in zip(self._regularised(), self.position.handles, strict=False):
+            handle.load_state(state)
         self.monitor: MonitorHandle | None = None
         if recipe.monitor_every is not None:
             watcher = Monitor(every=recipe.monitor_every, seed=recipe.seed)
             self.monitor = watcher.attach(self.model, processes=self.processes)
             attached.callback(self.monitor.remove)
+
+    def _regularised(self) -> list[Any]:
+        """The handles that keep something from their first steps."""
+        return [handle for handle in self.handles if hasattr(handle, "load_state")]
 
     def finish(self) -> Trained:
         recipe, position = self.recipe, self.position
@@ -191,8 +206,10 @@ class _Run:
         before = torch.get_rng_state()
         labels = self.train_rows.labels[rows].to(self.device)
         share = len(rows) / len(batch)
-        task = functional.cross_entropy(self.train_rows.forward(self.parallel, rows, self.device, batch), labels)
-        penalty = torch.stack([h.penalty().to(task.dtype) for h in self.handles]).sum() if self.handles else None
+        logits = self.train_rows.forward(self.parallel, rows, self.device, batch)
+        task = functional.cross_entropy(logits, labels)
+        penalty = torch.stack([h.penalty(task).to(task.dtype) for h in self.handles]).sum() if self.handles else None
+        right = self.processes.total((logits.detach().argmax(-1) == labels).sum())
         mean = task.detach() if share == 1 else self.processes.total(share * task)
         value = float(mean) + (0.0 if penalty is None else float(penalty.detach()))
         if not np.isfinite(value):
@@ -210,6 +227,7 @@ class _Run:
         parts = {"loss": float(mean), "penalty": 0.0 if penalty is None else float(penalty.detach())}
         for name, part in parts.items():
             position.sums[name] = position.sums.get(name, 0.0) + part * len(batch)
+        position.sums["running_accuracy"] = position.sums.get("running_accuracy", 0.0) + float(right)
 
     def _end_epoch(self) -> None:
         recipe, position = self.recipe, self.position
@@ -238,6 +256,7 @@ class _Run:
     def _save(self) -> None:
         if self.checkpoint is not None:
             states = self.processes.gather(torch.get_rng_state())
+            self.position.handles = [handle.state() for handle in self._regularised()]
             if self.processes.rank == 0:
                 save_checkpoint(self.checkpoint, self.model, self.adam, self.position, self.recipe.key, states)
 
@@ -303,10 +322,10 @@ def evaluate(model: nn.Module, data: Inputs, device: Any = "cpu", processes: Pro
     return int(right if processes is None else processes.total(right)) / len(data)
 
 
-def _prepare(recipe: Recipe, root: Any) -> tuple[nn.Module, Inputs, Inputs | None, Inputs]:
+def _prepare(recipe: Recipe, root: Any, model: nn.Module | None) -> tuple[nn.Module, Inputs, Inputs | None, Inputs]:
     """Model, training rows, held-out rows (with early stopping) and test rows."""
-    training = load(recipe.data, root, "train", recipe.limit, seed=recipe.data_seed)
-    test = load(recipe.data, root, "test", recipe.test_limit, seed=recipe.data_seed)
+    training = load_data(recipe.data, root, "train", recipe.limit, seed=recipe.data_seed)
+    test = load_data(recipe.data, root, "test", recipe.test_limit, seed=recipe.data_seed)
     held = None
     if recipe.early_stopping:
         shuffled = np.random.default_rng([recipe.data_seed, 1]).permutation(len(training))
@@ -320,5 +339,6 @@ def _prepare(recipe: Recipe, root: Any) -> tuple[nn.Module, Inputs, Inputs | Non
         convert: Any = lambda data: text_inputs(data, tokenizer, recipe.length)  # noqa: E731
     else:
         changes, convert = recipe.changes, image_inputs
-    model = load_model(recipe.model, weights="random", classes=classes, seed=recipe.seed, **changes)
+    if model is None:
+        model = load_model(recipe.model, weights="random", classes=classes, seed=recipe.seed, **changes)
     return model, convert(training), None if held is None else convert(held), convert(test)

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, no_type_check
 
 import numpy as np
 import torch
 from torch import nn
 
-from geoattn.capture.compiling import plain_python
-from geoattn.capture.record import Record
-from geoattn.capture.selection import Layers
-from geoattn.curvature.layout import read_count, read_edges
+from geoattn._core.arguments import read_count
+from geoattn._core.errors import GeoattnError, GeoattnWarning
+from geoattn.attention.record import Record
+from geoattn.attention.selection import Layers
+from geoattn.attention.torch_compile import plain_python
+from geoattn.curvature.layout import read_edges
 from geoattn.curvature.loss import edge_curvature
-from geoattn.errors import GeoattnError
 from geoattn.graph.convention import Convention
-from geoattn.training.curvature_regulariser import draw_maps
-from geoattn.training.processes import Processes, mean_over_samples, sharing
-from geoattn.training.regulariser import Handle, Penalty, Regulariser, Sink
-from geoattn.training.row_entropy import call_entropy
-from geoattn.training.variance import call_variance
-from geoattn.training.variance_regulariser import layer_name
+from geoattn.training.attachments import Attachment, CapturingHandle, Sink, register_attachment
+from geoattn.training.distributed import Processes, mean_over_samples, sharing
+from geoattn.training.regularisers.contract import layer_name
+from geoattn.training.regularisers.curvature import draw_maps
+from geoattn.training.regularisers.entropy import call_entropy
+from geoattn.training.variance_from_maps import call_variance
 
 __all__ = ["Monitor", "MonitorHandle"]
 
 
-class Monitor(Regulariser):
-    r"""Measures every ``every``-th training step and never touches the loss, the model or a random state.
+@register_attachment("monitor")
+class Monitor(Attachment):
+    r"""Measures every ``every``-th training step and changes neither the loss, nor the model, nor a random state.
 
     Per layer: ``variance``, ``entropy`` (nats) and ``curvature`` (mean over a sample drawn by ``seed`` and step, with
     ``curvature_min``, ``negative_share`` and ``distance_to_one`` over all layers). After the backward pass
@@ -36,8 +39,8 @@ class Monitor(Regulariser):
     Examples
     --------
     >>> import torch, geoattn
-    >>> from geoattn.training.monitor import Monitor
-    >>> model = geoattn.LViT()
+    >>> from geoattn.training import Monitor
+    >>> model = geoattn.models.LViT()
     >>> with Monitor().attach(model) as handle:
     ...     loss = model(torch.rand(2, 1, 28, 28)).square().mean()
     ...     loss.backward()
@@ -47,7 +50,7 @@ class Monitor(Regulariser):
     """
 
     def __init__(
-        self, *, every: Any = 1, convention: Any = "markov", maps: Any = 16, edges: Any = 32, seed: Any = 0
+        self, *, every: Any = 100, convention: Any = "markov", maps: Any = 16, edges: Any = 32, seed: Any = 0
     ) -> None:
         self.every = read_count("every", every, least=1)
         self.convention = Convention.of(convention)
@@ -55,10 +58,6 @@ class Monitor(Regulariser):
         read_edges(edges)
         self.edges = edges
         self.seed = read_count("seed", seed, least=0)
-
-    def penalise(self, record: Record, step: int) -> Penalty:
-        """No penalty; the figures of this forward pass."""
-        return Penalty(torch.zeros(()), self.measure(record, step))
 
     def attach(
         self,
@@ -68,7 +67,7 @@ class Monitor(Regulariser):
         log: Sink | None = None,
         processes: Processes | None = None,
     ) -> MonitorHandle:
-        """Watch ``model``; ``log`` is called with (step, figures) by `MonitorHandle.observe`."""
+        """Measure ``model`` from now on; ``log`` is called with (step, figures) by `MonitorHandle.observe`."""
         return MonitorHandle(self, model, layers, log, processes)
 
     @torch.no_grad()
@@ -107,36 +106,65 @@ class Monitor(Regulariser):
         return figures
 
 
-class MonitorHandle(Handle):
+class MonitorHandle(CapturingHandle):
     """A monitor at work: figures are taken in the forward pass, so that nothing of the step is kept."""
 
-    regulariser: Monitor
+    def __init__(
+        self, monitor: Monitor, model: nn.Module, layers: Layers, log: Sink | None, processes: Processes | None
+    ) -> None:
+        self.monitor = monitor
+        self._figures: dict[str, float] | None = None
+        self._warned = self._seen = False
+        super().__init__(model, layers, log, processes)
 
     @no_type_check
     @plain_python
     def _after(self, _model, _args, output):
-        if torch.is_grad_enabled() and self.step % self.regulariser.every == 0:
-            with sharing(self.processes):
-                self._penalty = self.regulariser.penalise(self._record, self.step)
+        if torch.is_grad_enabled() and self._record:
+            self._measure()
+            self._seen = True
         self._record.clear()
         return output
 
+    def restart(self) -> None:
+        """Forget the last forward pass."""
+        super().restart()
+        self._figures, self._seen = None, False
+
+    def _measure(self) -> dict[str, float] | None:
+        """The figures of this step, taken when first asked for; None between samples, and when nothing ran."""
+        self._asked = True
+        if self._figures is None and self.step >= 0 and self.step % self.monitor.every == 0 and self._record:
+            with sharing(self.processes):
+                self._figures = self.monitor.measure(self._record, self.step)
+            self._record.clear()
+        elif self._figures is None and not (self._seen or self._record or self._warned):
+            self._warned = True
+            warnings.warn(
+                f"Monitor saw no attention of {type(self.model).__name__} in this step, so it has no figures; run the"
+                " model that it is attached to, with gradients on.", GeoattnWarning, stacklevel=3,
+            )  # fmt: skip
+        return self._figures
+
     def observe(self, loss: Any) -> dict[str, float]:
         """Call after the backward pass: figures of this step with the loss and the PL ratio; empty between samples."""
-        if self._penalty is None:
+        measured = self._measure()
+        if measured is None:
             return {}
         value = float(loss.detach())
         squared = sum(float(p.grad.double().square().sum()) for p in self.model.parameters() if p.grad is not None)
         ratio = squared / value if value > 0 else float("nan")
-        figures = {**{k: float(v) for k, v in self._penalty.figures.items()}, "loss": value, "pl_ratio": ratio}
+        figures = {**measured, "loss": value, "pl_ratio": ratio}
         if self._log is not None:
             self._log(self.step, figures)
         return figures
 
     def figures(self) -> dict[str, float]:
         """Figures of the last forward pass that was measured; empty between samples."""
-        return {} if self._penalty is None else {k: float(v) for k, v in self._penalty.figures.items()}
+        measured = self._measure()
+        return {} if measured is None else dict(measured)
 
-    def penalty(self) -> Any:
-        """Zero: a monitor adds nothing to the loss."""
-        return torch.zeros((), device=next((p.device for p in self.model.parameters()), None))
+    def penalty(self, task: Any = None) -> Any:
+        """Zero: a monitor adds nothing to the loss. In a loop that calls a part of the model it measures here."""
+        self._measure()
+        return super().penalty()

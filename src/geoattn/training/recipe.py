@@ -7,26 +7,12 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from geoattn.curvature.layout import read_count
-from geoattn.errors import GeoattnError
-from geoattn.training.baselines import AttentionDropout, SoftmaxTemperature
-from geoattn.training.curvature_regulariser import CurvatureRegulariser
-from geoattn.training.edge_mask import EdgeMask
-from geoattn.training.regulariser import read_number
-from geoattn.training.row_entropy import RowEntropy
-from geoattn.training.variance_regulariser import VarianceRegulariser
+from geoattn._core.arguments import read_count, read_number
+from geoattn._core.errors import GeoattnError
+from geoattn.training.attachments import attachment_class
 
-__all__ = ["REGULARISERS", "Recipe"]
+__all__ = ["Recipe"]
 
-#: Regularisers and interventions by the name they have in a recipe.
-REGULARISERS: dict[str, Any] = {
-    "variance": VarianceRegulariser,
-    "curvature": CurvatureRegulariser,
-    "entropy": RowEntropy,
-    "temperature": SoftmaxTemperature,
-    "dropout": AttentionDropout,
-    "edge-mask": EdgeMask,
-}
 _IMAGES = {"digits", "mnist", "fashion-mnist", "cifar10", "cifar10-lossless"}
 _TEXTS = {"sst2", "imdb", "headlines"}
 _STOP_AT = {  # Appendix D.2 and E.3; digits is not in the paper
@@ -49,7 +35,8 @@ class Recipe:
     epochs, batch, rate
         None: the paper's.
     regularisers
-        (name, settings) pairs, such as ``(("variance", {"direction": "increase"}),)``; see `REGULARISERS`.
+        (name, settings) pairs, such as ``(("variance", {"direction": "increase"}),)``; the names are those of
+        `attachment_names`.
     limit, test_limit
         At most so many rows of each split, drawn by ``data_seed``.
     seed
@@ -63,7 +50,7 @@ class Recipe:
 
     Examples
     --------
-    >>> from geoattn.training.recipe import Recipe
+    >>> from geoattn.training import Recipe
     >>> recipe = Recipe("cifar10").filled()
     >>> recipe.model, recipe.epochs, recipe.batch, recipe.rate
     ('lvit-cifar10', 40, 64, 0.0005)
@@ -95,7 +82,7 @@ class Recipe:
             read_count(name, getattr(self, name), least=0)
         read_count("length", self.length, least=4)
         if self.rate is not None:
-            read_number("rate", self.rate, least=0, strict=True)
+            read_number("rate", self.rate, above=0)
         pairs = tuple((str(name), dict(settings)) for name, settings in self.regularisers)
         object.__setattr__(self, "regularisers", pairs)
         self.build()  # bad settings fail here, not after the data were loaded
@@ -132,11 +119,10 @@ class Recipe:
         """The regularisers, in order; samples follow the seed of the recipe."""
         built = []
         for name, settings in self.regularisers:
-            if name not in REGULARISERS:
-                raise GeoattnError(f"unknown regulariser {name!r}; expected one of {', '.join(REGULARISERS)}.")
+            kind = attachment_class(name)
             extra = {"seed": self.seed} if name == "curvature" and "seed" not in settings else {}
             try:
-                built.append(REGULARISERS[name](**settings, **extra))
+                built.append(kind(**settings, **extra))
             except TypeError as error:
                 raise GeoattnError(f"regulariser {name!r}: {str(error).split('__init__() ')[-1]}.") from None
         return built

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from geoattn.errors import GeoattnError
+from geoattn._core.errors import GeoattnError
 from geoattn.training.training_log import read_json_lines
 
 __all__ = ["TrainingRun", "read_run"]
@@ -19,6 +19,16 @@ class TrainingRun:
     """A run: ``name`` of its folder, ``recipe`` as plain values, and the ``rows`` of its log in order.
 
     Rows with ``epoch`` are written after an epoch, the others by the monitor.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from geoattn.training import Recipe, read_run, train
+    >>> out = tempfile.mkdtemp()
+    >>> _ = train(Recipe("digits", epochs=1, limit=20, test_limit=10, changes={"depth": 1}), out)
+    >>> run = read_run(out)
+    >>> run.recipe["epochs"], len(run.rows)
+    (1, 1)
     """
 
     name: str
@@ -47,13 +57,14 @@ class TrainingRun:
 
 
 def read_run(folder: str | os.PathLike[str]) -> TrainingRun:
-    """Read the folder that `geoattn.training.loop.train` wrote (``geoattn train --out``); also of a run under way.
+    """Read the folder that `geoattn.training.train` wrote (``geoattn train --out``); also of a run under way.
 
     Examples
     --------
     >>> import tempfile
-    >>> from geoattn.training.loop import train
-    >>> from geoattn.training.recipe import Recipe
+    >>> from geoattn.training import read_run
+    >>> from geoattn.training import train
+    >>> from geoattn.training import Recipe
     >>> out = tempfile.mkdtemp()
     >>> _ = train(Recipe("digits", epochs=2, limit=20, test_limit=10, changes={"depth": 1}), out)
     >>> run = read_run(out)

@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from geoattn.curvature.result import write_atomically
-from geoattn.errors import GeoattnError
+from geoattn._core.errors import GeoattnError
+from geoattn._core.files import write_atomically
 
 __all__ = ["JsonLines", "TensorBoard", "WandB", "read_json_lines"]
 
@@ -18,7 +18,7 @@ class JsonLines:
     """One JSON object per call, appended to a file; numbers that are not finite become null.
 
     >>> import tempfile, pathlib
-    >>> from geoattn.training.training_log import JsonLines, read_json_lines
+    >>> from geoattn.training import JsonLines, read_json_lines
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "log.jsonl"
     >>> log = JsonLines(path)
     >>> log(0, {"loss": 2.5, "penalty": float("nan")})
@@ -44,7 +44,18 @@ class JsonLines:
 
 
 def read_json_lines(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The rows of a log; a last line that a kill cut short is left out."""
+    """The rows of a log; a last line that a kill cut short is left out.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from geoattn.training import read_json_lines
+    >>> path = Path(tempfile.mkdtemp()) / "log.jsonl"
+    >>> _ = path.write_text('{"step": 0, "loss": 2.3}')
+    >>> read_json_lines(path)
+    [{'step': 0, 'loss': 2.3}]
+    """
     rows = []
     for line in Path(path).read_text(encoding="utf-8").splitlines():
         try:
@@ -55,7 +66,14 @@ def read_json_lines(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
 
 class TensorBoard:
-    """Scalars for TensorBoard. Needs the package ``tensorboard``."""
+    """Scalars for TensorBoard. Needs the package ``tensorboard``.
+
+    Examples
+    --------
+    >>> from geoattn.training import TensorBoard
+    >>> callable(TensorBoard)  # TensorBoard("runs/one") is a log= of attach, train and the callbacks
+    True
+    """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         try:
@@ -73,7 +91,14 @@ class TensorBoard:
 
 
 class WandB:
-    """Numbers for Weights & Biases, offline unless told otherwise. Needs the package ``wandb``."""
+    """Numbers for Weights & Biases, offline unless told otherwise. Needs the package ``wandb``.
+
+    Examples
+    --------
+    >>> from geoattn.training import WandB
+    >>> callable(WandB)  # WandB(project="mine") is a log= of attach, train and the callbacks
+    True
+    """
 
     def __init__(self, project: str, *, folder: str | os.PathLike[str] | None = None, mode: str = "offline") -> None:
         try:

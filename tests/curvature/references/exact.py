@@ -73,12 +73,14 @@ class Problem:
             return np.nan, "unreachable"
         if denominator < self.rule.floor:
             return 0.0, "below_floor"
-        if d == 0:
+        if denominator == 0:
             return np.nan, "zero_distance"
         if solver == "exact":
             return self._exact(x, y)
-        w1 = {"pot": w1_pot, "highs": w1_highs}[solver](self.measures[x], self.measures[y], self.distances / d)
-        return (np.nan, "unreachable") if np.isnan(w1) else (1 - w1 * (d / denominator), "solved")
+        w1 = {"pot": w1_pot, "highs": w1_highs}[solver](
+            self.measures[x], self.measures[y], self.distances / (d or denominator)
+        )
+        return (np.nan, "unreachable") if np.isnan(w1) else (1 - w1 * ((d or denominator) / denominator), "solved")
 
     def _exact(self, x: int, y: int) -> tuple[float, str]:
         w1, d = w1_exact(self.measures[x], self.measures[y], self.lengths, x, y)

@@ -1,0 +1,180 @@
+// The pivot of the simplex on cuts, and how it takes over a tree.
+#pragma once
+#include "cut_simplex.hpp"
+
+namespace geoattn::GEOATTN_ISA {
+
+// From a tree, parents first. Slot k - 1 is above its k-th node.
+template <int V, bool PART> void CutSimplex<V, PART>::start(const StartTree<V, PART>& grown) {
+    const Branch* tree = grown.tree();
+    std::copy_n(grown.potentials(), n_, p_.begin());
+    round_potentials();
+    source_ = tree[0].node;
+    std::fill(leaving_.begin(), leaving_.end(), 0);
+    std::fill(below_.begin(), below_.end(), 0);
+    for (int v = 0; v < last_; ++v) flip(set_of(below_, v), v);
+    std::fill_n(set_of(slots_of_, source_), words_, 0);
+    auto outward = scratch(0);
+    std::fill_n(outward.data(), words_, 0);
+    for (int g = 0; g < last_; ++g) {
+        const Branch& x = tree[g + 1];
+        const int turn = (x.node ^ x.parent) & -x.outward, tail = x.parent ^ turn;
+        std::copy_n(set_of(slots_of_, x.parent), words_, set_of(slots_of_, x.node));
+        flip(set_of(slots_of_, x.node), g);
+        edge_[g] = {x.length, {tail, x.node ^ turn}};
+        flip(set_of(leaving_, tail), g);
+        outward.word[g >> 6] |= std::uint64_t(x.outward) << (g & 63);
+    }
+    auto others = scratch(1), with_last = scratch(2);
+    std::copy_n(all_.data(), words_, others.data());
+    std::copy_n(set_of(slots_of_, last_), words_, with_last.data());
+    if (last_ < 64 * words_) flip(others.data(), last_);
+    std::copy(supply_.begin(), supply_.end(), gathered_.begin());
+    std::int64_t *supply = gathered_.data(), *flow = flow_.data();
+    for (int g = last_ - 1; g >= 0; --g) {
+        const int v = tree[g + 1].node, parent = tree[g + 1].parent;
+        const std::uint64_t turn = -std::uint64_t(has(with_last.data(), g));
+        std::uint64_t *side = set_of(side_of_, g), *branch = set_of(below_, v);
+        add_all(set_of(below_, parent), branch, extent_);
+        for (int w = 0; w < extent_.words(); ++w) side[w] = branch[w] ^ (others.word[w] & turn);
+        const std::int64_t up = supply[v], falls = std::int64_t(has(outward.data(), g)) - 1;  // its sign is as good as random: no branch
+        supply[parent] += up;
+        flow[g] = (up ^ falls) - falls;
+        urgency_[g] = urgency_of(g, flow[g], weight_[size_of(side, extent_)]);
+    }
+    for (int w = 0; w < words_; ++w) tails_[w] = outward.word[w] ^ with_last.word[w];
+    most_ = most_of_all();
+}
+
+// The least slack by the lengths themselves: among the edges that the first look leaves, or among all if it leaves none or many.
+template <int V, bool PART>
+[[gnu::noinline]] auto CutSimplex<V, PART>::settle(bool outward, const std::uint64_t* side, const Hits<V>& columns, int limit, int count) -> Found {
+    const std::int16_t *own = rough_p_.data() + outward * extent_.columns(), *other = rough_p_.data() + !outward * extent_.columns();
+    Found best;
+    if (limit < Network::ROUGH_NONE && count_of(columns) <= MANY)
+        each_of(columns, [&](int c) {
+            each_of(at_most<V>(extent_, rough_[!outward] + std::size_t(c) * extent_.stride(), own, other[c], side, limit),
+                    [&](int r) { consider(best, outward, r, c); });
+        });
+    return best.slack < INF ? best : search_lengths(outward, side, count);
+}
+
+template <int V, bool PART>
+[[gnu::noinline]] auto CutSimplex<V, PART>::search_lengths(bool outward, const std::uint64_t* side, int count) -> Found {
+    Found best;
+    if constexpr (PART) {
+        for (int k = 0; k < count; ++k)
+            for (int c = 0; c < n_; ++c)
+                if (!has(side, c)) consider(best, outward, list_[k], c);
+    } else if (outward || !net_.directed) {
+        const double sign = SIGN[outward];
+        for (int c = 0; c < n_; ++c) more_[c] = has(side, c) ? INF : sign * p_[c];
+        for (int k = 0, at = -1; k < count; ++k) {
+            const int r = list_[k];
+            const double slack = net_.lengths.least(r, more_.data(), at) - sign * p_[r];
+            if (slack < best.slack) best = {slack, r, at};
+        }
+    } else {
+        for (int r = 0; r < n_; ++r) more_[r] = has(side, r) ? p_[r] : INF;
+        for (int c = 0, at = -1; c < n_; ++c) {
+            if (has(side, c)) continue;
+            const double slack = net_.lengths.least(c, more_.data(), at) - p_[c];
+            if (slack < best.slack) best = {slack, at, c};
+        }
+    }
+    return best;
+}
+
+// The edge across a cut that becomes tight first; lists the nodes of the side.
+template <int V, bool PART> auto CutSimplex<V, PART>::find_edge(bool outward, const std::uint64_t* side, int& count) -> Found {
+    if (!in_range_) [[unlikely]] {
+        count = 0;
+        for (int v = 0; v < n_; ++v)
+            if (has(side, v)) list_[count++] = v;
+        return search_lengths(outward, side, count);
+    }
+    const std::int16_t *own = rough_p_.data() + outward * extent_.columns(), *other = rough_p_.data() + !outward * extent_.columns();
+    int limit;
+    const Hits<V> columns = search_cut<V>(extent_, rough_[outward], side, own, other, Network::ROUGH_ERROR, list_.data(), count, limit);
+    const int column = first_of(columns);
+    int row = list_[0];
+    bool alone = limit < Network::ROUGH_NONE && count_of(columns) == 1;
+    if (count > 1 && alone) {  // one in five cuts has one row
+        const Hits<V> rows = at_most<V>(extent_, rough_[!outward] + std::size_t(column) * extent_.stride(), own, other[column], side, limit);
+        row = first_of(rows);
+        alone = count_of(rows) == 1;
+    }
+    if (!alone) return settle(outward, side, columns, limit, count);
+    Found found;
+    consider(found, outward, row, column);
+    return found;
+}
+
+template <int V, bool PART> [[gnu::always_inline]] inline double CutSimplex<V, PART>::pivot(const int e) {
+    const std::int64_t supply = -flow_[e];
+    const Extent<V>& extent = extent_;
+    auto cut = scratch(0), path = scratch(1), moving = scratch(2), more = scratch(3), tails = scratch(4), wide = scratch(5);
+    std::copy_n(set_of(side_of_, e), extent.words(), cut.data());
+    const bool other_side = size_of(cut.data(), extent) * 2 > n_;  // the side with the last node is the smaller one
+    const bool outward = has(tails_.data(), e) == other_side;
+    const std::uint64_t turn = -std::uint64_t(other_side);
+    alignas(32) std::uint64_t fixed[V > 0 ? (V + 3) / 4 : 1];
+    std::uint64_t* side = V > 0 ? fixed : wide.data();
+    for (int w = 0; w < extent.side_words(); ++w) side[w] = ((w < extent.words() ? cut.word[w] : 0) ^ turn) & all_[w];
+
+    int count;
+    const Found found = find_edge(outward, side, count);
+    if (!(found.slack < INF)) return INF;
+    const double step = std::max(found.slack, 0.0);
+    const int swap = (found.row ^ found.column) & -int(!outward);
+    const int tail = found.row ^ swap, head = found.column ^ swap;
+
+    // The supply leaves the cut by the new edge: along the path between its ends, cuts and flows change.
+    const std::uint64_t *at_tail = set_of(slots_of_, tail), *at_head = set_of(slots_of_, head), *at_last = set_of(slots_of_, last_);
+    for (int w = 0; w < extent.words(); ++w) {
+        path.word[w] = moving.word[w] = at_tail[w] ^ at_head[w];
+        more.word[w] = at_head[w] ^ at_last[w] ^ tails_[w];
+        tails.word[w] = 0;
+    }
+    flip(path.data(), e);
+    const double shift = SIGN[outward] * step, scale = net_.rough_scale;
+    double* p = p_.data();
+    std::int16_t *plus = rough_p_.data(), *minus = plus + extent.columns();
+    const std::int32_t* list = list_.data();
+    unsigned beyond = 0;
+    for (int k = 0; k < count; ++k) {
+        const int r = list[k];
+        p[r] += shift;
+        const int rounded = int(std::lrint(p[r] * scale));
+        beyond |= unsigned(rounded + Network::ROUGH_MOST) > 2u * Network::ROUGH_MOST;
+        plus[r] = std::int16_t(rounded);
+        minus[r] = std::int16_t(-rounded);
+        flip_all(set_of(slots_of_, r), path.data(), extent);
+        add_all(tails.data(), set_of(leaving_, r), extent);
+    }
+    // Slots last, and the next cut from registers: what was just written in parts would have to reach the cache before it can
+    // be read as a whole.
+    const std::int64_t change[2] = {supply, -supply};
+    std::int32_t *urgency = urgency_.data(), most = largest<V>(extent, urgency, moving.data());
+    for (Members<WORDS> slots(path.data(), extent.words()); slots;) {
+        const int g = slots.next();
+        const std::int64_t f = flow_[g] + change[has(more.data(), g)];
+        flow_[g] = f;
+        std::uint64_t* own = set_of(side_of_, g);
+        flip_all(own, cut.data(), extent);
+        urgency[g] = urgency_of(g, f, weight_[size_of(own, extent)]);
+        most = std::max(most, urgency[g]);
+    }
+    flow_[e] = supply;
+    urgency[e] = 0;
+    most_ = most;
+    for (int w = 0; w < extent.words(); ++w) tails_[w] ^= path.word[w] & (tails.word[w] ^ turn);
+    flip(tails_.data(), e);
+    flip(set_of(leaving_, edge_[e].tail()), e);
+    flip(set_of(leaving_, tail), e);
+    edge_[e] = {net_.link<PART>(tail, head), {tail, head}};
+    if (beyond || std::fabs(p_[source_]) > 0.5 * net_.reach) centre();  // rough potentials are small numbers
+    return step;
+}
+
+}  // namespace geoattn::GEOATTN_ISA

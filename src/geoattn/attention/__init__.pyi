@@ -1,0 +1,9 @@
+from .account import SoftmaxUse as SoftmaxUse
+from .call import Call as Call
+from .check import CaptureCheck as CaptureCheck
+from .check import CaptureWarning as CaptureWarning
+from .linear_layers import LinearLayers as LinearLayers
+from .linear_layers import LinearPass as LinearPass
+from .record import Record as Record
+from .session import Capture as Capture
+from .session import capture as capture

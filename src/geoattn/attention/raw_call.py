@@ -1,0 +1,173 @@
+"""One attention call as it was seen, and the call of a record that is made from it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from geoattn._core.errors import GeoattnError
+from geoattn.attention.axes import Lead, broadcast_lead, lead_axes, spread_mask, to_four
+from geoattn.attention.call import Call, Probe
+from geoattn.attention.masks import Mask
+from geoattn.attention.module_context import Context
+from geoattn.attention.padding import is_token_mask
+from geoattn.attention.stored import StoredTensors, versions
+
+__all__ = ["RawCall", "read_call", "reads_a_cache", "versions_of"]
+
+_NAMES = ("query", "key", "weights", "mask", "value", "key_mask", "query_mask", "tokens", "source")
+
+
+class RawCall(NamedTuple):
+    """One attention call: its tensors as they came, and what the modules around it say.
+
+    Either ``weights`` (..., n, m), or ``query`` (..., n, d) and ``key`` (..., m, d). ``diagonal`` k hides keys
+    j > i + k from query i. ``grouped``: query heads share keys in groups. ``merge`` is (heads, whether they are
+    outer) of batch and heads in one axis, if it was seen how they got there. ``peaks`` (..., m) are the highest
+    scores of each key. ``probe`` is (value (m, d), output (n, d)) of the first head of the first sample.
+    ``cast`` is the dtype that autocast gives to queries, keys and masks. ``part`` counts the calls of one run of the
+    module. ``sink`` is the number of columns that the model cut off after the softmax.
+    """
+
+    context: Context
+    weights: Any = None
+    query: Any = None
+    key: Any = None
+    value: Any = None
+    mask: Any = None
+    diagonal: Any = None
+    scale: float = 1.0
+    grouped: bool = False
+    merge: Any = None
+    peaks: Any = None
+    cast: Any = None
+    dropout: bool = False
+    probe: Any = None
+    part: int = 0
+    sink: int = 0
+
+
+def read_call(raw: RawCall, seen: tuple[int | None, ...], index: int, visit: int, before: Call | None) -> Call:
+    """The call. ``seen`` are the versions of its tensors when it was seen, ``before`` is the last self-attention
+    (it knows which queries of cross-attention are real).
+    """
+    context = raw.context
+    names = [name for name, part in zip(_NAMES, _parts(raw), strict=True) if part is not None]
+    pairs = zip(names, seen, versions_of(raw), strict=True)
+    changed = frozenset(name for name, before, after in pairs if before != after)
+    query, key = raw.query, raw.key
+    if raw.weights is None:
+        query, key = broadcast_lead(query, key, raw.grouped)
+    subject = query if raw.weights is None else raw.weights
+    axes, n = tuple(subject.shape[:-2]), subject.shape[-2]
+    m = key.shape[-2] if raw.weights is None else subject.shape[-1]
+    lead = lead_axes(axes, context.heads, context.batch, raw.merge)
+    if raw.grouped and len(axes) == 1:
+        lead = Lead(1, axes[0])
+    b, h = lead.batch, lead.heads
+    query_mask = _fitting(context.query_mask, b, n)
+    if context.kind == "cross" and query_mask is None:
+        try:
+            query_mask = _known_queries(context, before, b, n)
+        except GeoattnError:
+            changed |= {"query_mask"}
+    stored = StoredTensors.of(
+        changed,
+        query=_four(query, lead),
+        key=_four(key, lead),
+        value=_four(raw.value, lead),
+        weights=_four(raw.weights, lead),
+        fused=raw.weights is None,
+        scale=raw.scale,
+        cast=raw.cast if raw.weights is None and query.dtype != torch.float64 else None,
+        mask=_mask(raw, axes, lead),
+        key_mask=_fitting(context.key_mask, b, m),
+        query_mask=query_mask,
+        peaks=_peaks(raw.peaks, lead, m),
+        tokens=context.tokens,
+        source=context.source,
+        appended=context.appended,
+        length=context.length,
+        whole=context.whole,
+    )
+    if not changed and reads_a_cache(raw):
+        stored = _keep_cached(stored, h * n * m, context.kind)
+    return Call(
+        name=context.name,
+        kind=context.kind,
+        route="sdpa" if raw.weights is None else "softmax",
+        shape=(b, h, n, m),
+        index=index,
+        visit=visit,
+        part=raw.part,
+        sink=raw.sink,
+        stored=stored,
+        probe=None if raw.probe is None else Probe(*raw.probe, dropout=raw.dropout),
+    )
+
+
+def versions_of(raw: RawCall) -> tuple[int | None, ...]:
+    """Versions of the tensors of the call."""
+    return versions(*[part for part in _parts(raw) if part is not None])
+
+
+def _parts(raw: RawCall) -> tuple[Any, ...]:
+    """Tensors of the call, in the order of _NAMES. Queries behind a map of the model's own are not needed for it."""
+    own, weights = raw.context, raw.weights
+    query, key = (raw.query, raw.key) if weights is None else (None, None)
+    return (
+        query, key, weights, raw.mask, raw.value, own.key_mask, own.query_mask, own.tokens, own.source
+    )  # fmt: skip
+
+
+def reads_a_cache(raw: RawCall) -> bool:
+    """True when the keys may be those of a cache, which a later step may overwrite."""
+    query, key = raw.query, raw.key
+    if raw.weights is not None or query.shape[-2] >= key.shape[-2]:
+        return False
+    return not (query.requires_grad or key.requires_grad)
+
+
+def _four(x: Any, lead: Lead) -> Any:
+    return None if x is None else to_four(x, lead)
+
+
+def _mask(raw: RawCall, axes: tuple[int, ...], lead: Lead) -> Mask:
+    entries = None if raw.mask is None else spread_mask(raw.mask, axes, lead)
+    return Mask(entries, raw.diagonal)
+
+
+def _peaks(peaks: Any, lead: Lead, m: int) -> Any:
+    """(batch, heads, m), unless weights were cut or joined since."""
+    if peaks is None or peaks.shape[-1] != m or peaks.numel() != lead.batch * lead.heads * m:
+        return None
+    return to_four(peaks.unsqueeze(-2), lead)[:, :, 0]
+
+
+def _known_queries(context: Context, before: Call | None, batch: int, n: int) -> Tensor | None:
+    """What the self-attention before knows of the queries, when it stands in the same decoder and has as many."""
+    if before is None or before.stored is None or (before.shape[0], before.shape[2]) != (batch, n):
+        return None
+    near = context.name.rsplit(".", 2)[0]  # the layer, or what holds the layers
+    if before.name == context.name or not before.name.startswith(near + "."):
+        return None
+    return before.valid
+
+
+def _fitting(mask: Any, batch: int, length: int) -> Tensor | None:
+    return mask if mask is not None and is_token_mask(mask, batch, length) else None
+
+
+def _keep_cached(stored: StoredTensors, size: int, kind: str) -> StoredTensors:
+    """Behind a cache: rows of the map where they are smaller than the keys, else a copy of the keys."""
+    if stored.value is None and size <= stored.query.numel() + stored.key.numel():
+        everything = slice(None)
+        weights = stored.build(everything, everything, everything, "")
+        return replace(stored, weights=weights, query=None, key=None, versions=versions(weights), cast=None)
+    if kind == "cross":
+        return stored
+    key = stored.key.clone()
+    return replace(stored, key=key, versions=versions(stored.query, key))

@@ -1,0 +1,276 @@
+"""The record of an open or closed capture: a sequence of attention calls in forward order."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, overload
+
+import torch
+
+from geoattn._core.errors import GeoattnError
+from geoattn.attention.account import SoftmaxUse
+from geoattn.attention.call import Call
+from geoattn.attention.check import CaptureCheck, CaptureWarning, check_call
+from geoattn.attention.masks import Mask, compact_mask
+from geoattn.attention.raw_call import RawCall, read_call, reads_a_cache, versions_of
+from geoattn.attention.selection import Layers, chooser, complain
+from geoattn.attention.stored import storage_bytes
+
+__all__ = ["Record"]
+
+
+class Record(Sequence):  # not Sequence[Call]: type checkers at run time would read it when it is still empty
+    """Attention calls in forward order; what `capture` gives.
+
+    Readable inside the block after a forward pass, and after the block. To read a record in which no
+    attention ran is an error. Its memory is that of queries and keys: 2 d / n of the maps (3 % for n = 4,096
+    and d = 64).
+
+    Examples
+    --------
+    >>> import torch, geoattn as ga
+    >>> model = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+    >>> x = torch.rand(1, 5, 8, generator=torch.Generator().manual_seed(0))
+    >>> with ga.capture(model) as record, torch.no_grad():
+    ...     _ = model(x, x, x, need_weights=False)
+    >>> record.names, len(record), record.nbytes
+    (['MultiheadAttention'], 1, 480)
+    """
+
+    def __init__(
+        self,
+        layers: Layers,
+        wanted: frozenset[str] | None,
+        inputs: bool,
+        reduce: Callable[[Call], Any] | None,
+        deliver: Callable[[], None],
+        on_begin: Callable[[Any], None] | None,
+        sound: set[str],
+    ) -> None:
+        self.wanted = wanted
+        self.inputs = inputs
+        self._calls: list[Call] = []
+        self._waiting: list[tuple[RawCall, tuple[int | None, ...]]] = []
+        self._layers = layers
+        self._reduce = reduce
+        self._deliver = deliver  # what waits in compiled code
+        self._on_begin = on_begin
+        self._elsewhere: dict[str, None] = {}
+        self._account: list[SoftmaxUse] = []
+        self._missing: dict[SoftmaxUse, None] = {}
+        self._began = False
+        self._visits: dict[str, int] = {}
+        self._checked: set[str] = set(sound)
+        self._sound = sound  # routes that an earlier check of this model found nothing on
+        self._last_self: Call | None = None
+        self._state = "not entered"
+
+    @overload
+    def __getitem__(self, index: int) -> Call: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Call]: ...
+    def __getitem__(self, index: int | slice) -> Call | list[Call]:
+        return self._read()[index]
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+    def __iter__(self) -> Iterator[Call]:
+        return iter(self._read())
+
+    def __bool__(self) -> bool:
+        self._take()
+        return bool(self._calls)
+
+    def __repr__(self) -> str:
+        return f"Record({len(self._calls) + len(self._waiting)} calls, {self._state})"
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the modules in which attention ran, each once."""
+        return list(dict.fromkeys(call.name for call in self._read()))
+
+    def select(self, layers: Layers) -> list[Call]:
+        """The calls of some layers: patterns as for `capture`."""
+        chosen = chooser(layers)
+        calls = [call for call in self._read() if chosen(call.name)]
+        if not calls:
+            raise complain(layers, self.names, "modules in this record")
+        return calls
+
+    def check(self) -> list[CaptureCheck]:
+        """Self-check of every call: map against the model's own output, and sums of rows.
+
+        The first call of each route, and the first one with a sink, is checked without being asked in the first
+        capture of a model, and warns with `CaptureWarning`.
+        """
+        with torch._C.DisableTorchFunction():
+            return [check_call(call) for call in self._read() if call.stored is not None]
+
+    def account(self) -> list[SoftmaxUse]:
+        """Every softmax that ran inside the model since the last `clear`, in the order in which its use became known.
+
+        ``use`` is ``captured`` or ``fused`` for a call of this record, ``not chosen`` for attention of other layers,
+        or what else it is: ``router``, ``classifier``, ``pooling``, ``gate``, ``linear attention``,
+        ``channel attention``, ``prototypes``. Attention that the record lacks is ``block-sparse``, ``factorised``,
+        ``deformable`` or ``unexplained``; the end of the block warns of it with `CaptureWarning`. A softmax inside
+        TorchScript functions or kernels of other libraries is not seen.
+
+        Examples
+        --------
+        >>> import torch, geoattn
+        >>> model = geoattn.models.LViT()
+        >>> with geoattn.capture(model) as record, torch.no_grad():
+        ...     _ = model(torch.rand(1, 1, 28, 28))
+        >>> {(one.name, one.use) for one in record.account()[:2]} == {
+        ...     ("transformer.layers.0.0", "fused"), ("transformer.layers.1.0", "fused")}
+        True
+        """
+        self._take()
+        return list(self._account)
+
+    def warn_of_missing(self) -> None:
+        """Warn of attention that ran and is not in the record."""
+        for use in self._missing:
+            shape = " x ".join(map(str, use.shape))
+            text = (
+                f"a softmax of shape {shape} over axis {use.axis} in {use.name!r} is not in the record: {use.meaning}."
+                f" Record other layers with layers=, or write this one with scaled_dot_product_attention."
+            )
+            warnings.warn(text, CaptureWarning, stacklevel=4)
+        self._missing.clear()
+
+    def clear(self) -> None:
+        """Forget the calls so far: for a capture that stays open over many steps."""
+        self._deliver()
+        self._waiting.clear()
+        self._calls.clear()
+        self._visits.clear()
+        self._account.clear()
+        self._last_self = None
+
+    @property
+    def nbytes(self) -> int:
+        """Memory behind all that is kept, each storage counted once."""
+        return storage_bytes([t for call in self._read() if call.stored is not None for t in call.stored.tensors()])
+
+    def open(self) -> None:
+        """The block begins."""
+        self._state = "open"
+
+    def close(self) -> None:
+        """The block has ended: take what is still on the way, and make masks small; layers share theirs."""
+        self._take()
+        self._state = "closed"
+        self._last_self = None
+        small: dict[Any, Mask] = {}
+        for i, call in enumerate(self._calls):
+            if call.stored is not None and call.stored.mask.entries is not None:
+                self._calls[i] = replace(call, stored=call.stored.with_mask(lambda mask: _shared(mask, small)))
+
+    def begin(self, module: Any) -> None:
+        """A forward pass begins."""
+        self._began = True
+        if self._on_begin is not None:
+            self._on_begin(module)
+
+    def end(self, module: Any, output: Any) -> None:
+        """It has ended."""
+
+    def receive(self, item: RawCall | SoftmaxUse | str | GeoattnError) -> None:
+        """A call has been seen. It is read when somebody asks for it, unless that would be too late."""
+        if isinstance(item, GeoattnError):
+            raise item
+        if isinstance(item, str):
+            self._elsewhere[item] = None
+            return
+        if isinstance(item, SoftmaxUse):
+            self._account.append(item)
+            if item.is_missing and (self.wanted is None or item.name in self.wanted):
+                self._missing[item] = None
+            return
+        if self.wanted is not None and item.context.name not in self.wanted:
+            self._elsewhere[item.context.name] = None
+            return
+        if not self.inputs and item.value is not None:
+            item = _without_inputs(item)
+        if item.weights is None:
+            shape = (*item.query.shape[:-1], item.key.shape[-2])
+            self._account.append(SoftmaxUse(item.context.name, shape, -1, "fused"))
+        self._waiting.append((item, versions_of(item)))
+        route = "sdpa" if item.weights is None else "softmax"
+        first = route not in self._checked or (item.sink and "sink" not in self._checked)
+        if self._reduce is not None or first or reads_a_cache(item):
+            self._read_waiting()
+
+    def _read_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        with torch._C.DisableTorchFunction():  # an open capture must not see this
+            for item, versions in waiting:
+                self._read_one(item, versions)
+
+    def _read_one(self, raw: RawCall, versions: tuple[int | None, ...]) -> None:
+        name = raw.context.name
+        visit = self._visits[name] = self._visits.get(name, -1) + (raw.part == 0 or name not in self._visits)
+        call = read_call(raw, versions, len(self._calls), visit, self._last_self)
+        if call.kind == "self":
+            self._last_self = call
+        if call.route not in self._checked or (call.sink and "sink" not in self._checked):
+            self._checked.update((call.route, "sink") if call.sink else (call.route,))
+            result = check_call(call)
+            if result.ok and not math.isnan(result.error):
+                self._sound.add(call.route)
+            elif not result.ok:
+                text = f"attention of {call.name!r}: {'; '.join(result.findings)}."
+                warnings.warn(text, CaptureWarning, stacklevel=2)
+        if self._reduce is not None:
+            with torch.no_grad():
+                call = replace(call, reduced=self._reduce(call), stored=None, probe=None)
+        self._calls.append(call)
+
+    def _take(self) -> None:
+        """Everything that is still on its way."""
+        self._deliver()
+        self._read_waiting()
+
+    def _read(self) -> list[Call]:
+        self._take()
+        if self._calls:
+            return self._calls
+        if self._elsewhere:
+            raise complain(self._layers, self._elsewhere, "modules in which attention ran")
+        if self._state == "not entered":
+            raise GeoattnError("this record is empty: enter the capture with `with capture(model) as record`.")
+        if self._missing or any(use.is_missing for use in self._account):
+            names = {use.name: use.meaning for use in (*self._missing, *self._account) if use.is_missing}
+            said = "; ".join(f"{name!r}: {meaning}" for name, meaning in list(names.items())[:4])
+            raise GeoattnError(f"no attention ran in this capture that can be recorded. {said}.")
+        if not self._began and self._state == "closed":
+            raise GeoattnError(
+                "no attention ran in this capture: no forward pass began. Call the module itself, model(...), inside"
+                " the block; methods such as model.encode(...) do not run it as a module."
+            )
+        raise GeoattnError(
+            "no attention ran in this capture: run the model inside the block; attention is"
+            " scaled_dot_product_attention, or a softmax over the last axis that is multiplied with values."
+        )
+
+
+def _without_inputs(raw: RawCall) -> RawCall:
+    """The call as a capture without ``inputs`` sees it: another capture of the same model wanted them."""
+    raw = raw._replace(value=None, context=raw.context._replace(tokens=None, source=None))
+    return raw if raw.weights is None else raw._replace(query=None, key=None)
+
+
+def _shared(mask: Mask, small: dict[Any, Mask]) -> Mask:
+    """The mask made small, once for all layers that use it."""
+    entries = mask.entries
+    if entries is None:
+        return mask
+    key = (entries.data_ptr(), entries.shape, entries.stride(), entries.dtype, mask.diagonal)
+    if key not in small:
+        small[key] = compact_mask(mask)
+    return small[key]

@@ -1,0 +1,5 @@
+"""GraphRicciCurvature's classes by its names: a script for it changes one import."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

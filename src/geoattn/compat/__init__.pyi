@@ -1,0 +1,2 @@
+from .forman import FormanRicci as FormanRicci
+from .ollivier import OllivierRicci as OllivierRicci

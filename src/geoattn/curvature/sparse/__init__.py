@@ -1,0 +1,1 @@
+"""Curvature of sparse graphs: time and memory follow edges and degrees."""

@@ -1,1 +1,0 @@
-"""Data that comes with geoattn."""

@@ -1,0 +1,238 @@
+"""How far a flow of attention is from a gradient flow, for any matrices D and V."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from scipy.stats import t as student
+from torch import Tensor
+
+from geoattn._core.arguments import read_choice, read_count, read_number
+from geoattn._core.errors import GeoattnError
+from geoattn._version import __version__
+from geoattn.dynamics.gradient_fit import energy_residual
+from geoattn.dynamics.inputs import read_matrix, read_tokens, read_weights
+
+__all__ = ["GradientShare", "covariant_derivative", "gradient_share"]
+
+Method = Literal["auto", "dense", "probes"]
+METHODS = ("auto", "dense", "probes")
+_DENSE = 1536  # n d up to which the whole derivative is formed
+
+
+@dataclass(frozen=True, repr=False)
+class GradientShare:
+    """Numbers that say how far a head is from a gradient flow.
+
+    ``share`` is |sym J|^2 / |J|^2, 1 for gradient flows, 1/2 for a J without symmetry, 0 for a rotation; ``low`` and
+    ``high`` are its 95 % interval (equal to it when ``method`` is dense). ``residual`` is the share of the velocity
+    that no energy :math:`E_S` explains, on tokens that the fit of S did not see; NaN when it was not asked for.
+    ``symmetry`` is |sym D|^2 / |D|^2, ``alignment`` the cosine of V and D.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from geoattn.dynamics import gradient_share, uniform_tokens
+    >>> D = torch.diag(torch.tensor([1.0, 0.5, -1.0], dtype=torch.float64))
+    >>> found = gradient_share(uniform_tokens(6, 3), D, -D)
+    >>> round(found.share, 6)
+    1.0
+    """
+
+    share: float
+    low: float
+    high: float
+    residual: float
+    symmetry: float
+    alignment: float
+    method: Literal["dense", "probes"]
+    settings: dict[str, Any] = field(default_factory=dict)
+    version: str = __version__
+
+    def to_dict(self) -> dict[str, float]:
+        """The numbers by name, for one row of a table."""
+        names = ("share", "low", "high", "residual", "symmetry", "alignment")
+        return {name: getattr(self, name) for name in names}
+
+    def __repr__(self) -> str:
+        """Short: the share with its interval, and what goes with it."""
+        interval = "" if self.method == "dense" else f" in [{self.low:.4f}, {self.high:.4f}]"
+        return (
+            f"GradientShare({self.share:.6g}{interval}, residual {self.residual:.3g}, symmetry {self.symmetry:.3g},"
+            f" alignment {self.alignment:.3g})"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><th>{k}</th><td>{v:.6g}</td></tr>" for k, v in self.to_dict().items())
+        return f"<table>{rows}</table>"
+
+
+def gradient_share(
+    tokens: Any,
+    D: Any = None,
+    V: Any = None,
+    *,
+    beta: Any = 1.0,
+    weights: Any = None,
+    method: str = "auto",
+    probes: Any = 64,
+    fit: bool = True,
+    seed: Any = 0,
+    normalise: bool = False,
+) -> GradientShare:
+    r"""Share of the derivative of an attention flow that is symmetric.
+
+    The velocity of SA in the metric :math:`g = \mathrm{diag}(w_i m(x_i))` is the one-form
+
+    .. math:: \alpha_i = w_i m(x_i) v_i = w_i P^\perp_{x_i} \sum_j w_j e^{\beta \langle x_i, D x_j\rangle} V x_j
+
+    on the product of spheres. A flow is a gradient flow exactly when the covariant derivative
+    :math:`J = \nabla\alpha` is symmetric at all tokens. J is that of the round spheres, in frames orthonormal for
+    :math:`\sum_i w_i |dx_i|^2`; its antisymmetric part does not depend on the connection. The share is
+    :math:`|\mathrm{sym} J|^2 / |J|^2` in the Frobenius norm.
+
+    Parameters
+    ----------
+    tokens
+        (n, d) on the unit sphere. For a head of a model: the normed tokens, with their radius in D and V.
+    D, V, beta, weights
+        As in `simulate`; D = Q^T K and V of a head. None is the identity.
+    method
+        ``dense`` forms J: O((n d)^2) memory. ``probes`` estimates :math:`|J|^2` and :math:`\mathrm{tr} J^2` by random
+        signs (Hutchinson): O(n^2 d) time a probe, and a 95 % interval by the delta method. ``auto``: dense up to n d =
+        1536.
+    fit
+        Also fit a symmetric S such that gradients of :math:`E_S = \frac12 \iint e^{\langle x, Sy\rangle}` explain the
+        velocity at every second token, and give the ``residual`` at the others; see `energy_residual`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from geoattn.dynamics import gradient_share
+    >>> from geoattn.dynamics import uniform_tokens
+    >>> D = torch.tensor([[1.0, 0.3, 0.0], [0.3, 0.5, 0.0], [0.0, 0.0, -1.0]], dtype=torch.float64)
+    >>> round(gradient_share(uniform_tokens(6, 3), D, -D).share, 12)
+    1.0
+    """
+    x = read_tokens(tokens, normalise=normalise).double()
+    if x.ndim != 2:
+        raise GeoattnError(f"tokens must be one (n, d) array; got shape {tuple(x.shape)}.")
+    x = x / x.norm(dim=-1, keepdim=True)
+    n, d = x.shape
+    w = read_weights(weights, (n,), x)
+    x, w = x[w > 0], w[w > 0]
+    beta = read_number("beta", beta)
+    D_, V_ = (_matrix(name, value, d, x) for name, value in (("D", D), ("V", V)))
+    chosen = read_choice("method", method, METHODS)
+    dense = x.numel() <= _DENSE if chosen == "auto" else chosen == "dense"
+    field_ = _Field(x, w, beta * D_, V_)
+    if dense:
+        J = covariant_derivative(x, w, beta * D_, V_)
+        size = float(J.square().sum())
+        _check(size, field_.scale)
+        share = low = high = float((J + J.mT).square().sum()) / (4 * size)
+    else:
+        count = read_count("probes", probes, least=4)
+        share, low, high = _by_probes(field_, count, read_count("seed", seed, least=0))
+    residual = energy_residual(x, w, beta * D_, V_) if fit and len(x) > 1 else math.nan
+    size = float(D_.square().sum())
+    symmetric = float((D_ + D_.mT).square().sum()) / (4 * size) if size else math.nan
+    both = math.sqrt(size) * float(V_.norm())
+    about = {"n": n, "d": d, "beta": beta, "probes": None if dense else probes, "seed": seed}
+    return GradientShare(
+        share=share, low=low, high=high, residual=residual, symmetry=symmetric,
+        alignment=float((V_ * D_).sum()) / both if both else math.nan, method="dense" if dense else "probes",
+        settings=about,
+    )  # fmt: skip
+
+
+def covariant_derivative(
+    x: Float[Tensor, "n d"], w: Float[Tensor, " n"], A: Float[Tensor, "d d"], V: Float[Tensor, "d d"]
+) -> Float[Tensor, "m m"]:
+    r"""J of `gradient_share` as a matrix of size n d, zero in the directions of the tokens; logits <x_i, A x_j>.
+
+    .. math:: J_{ij} = \sqrt{w_i w_j} \, P_i \, e^{x_i \cdot A x_j} (V + V x_j x_i^\top A) P_j + \delta_{ij} P_i \Big(
+              \sum_l w_l e^{x_i \cdot A x_l} \big(V x_l (A x_l)^\top - \langle x_i, V x_l\rangle\big) \Big) P_i
+    """
+    n, d = x.shape
+    weights = (x @ A @ x.mT).exp()
+    weights = weights / weights.max()  # the share does not depend on the scale
+    project = torch.eye(d, dtype=x.dtype) - x[:, :, None] * x[:, None, :]
+    values, keys, queries = x @ V.mT, x @ A.mT, x @ A
+    blocks = weights[:, :, None, None] * (V + values[None, :, :, None] * queries[:, None, None, :])
+    blocks = blocks * (w[:, None] * w[None, :]).sqrt()[:, :, None, None]
+    loads = weights * w
+    own = torch.einsum("il,la,lb->iab", loads, values, keys)
+    own = own - torch.einsum("il,il->i", loads, x @ values.mT)[:, None, None] * torch.eye(d, dtype=x.dtype)
+    index = torch.arange(n)
+    blocks[index, index] += own
+    blocks = torch.einsum("iab,ijbc,jcd->ijad", project, blocks, project)
+    return blocks.movedim(1, 2).reshape(n * d, n * d)
+
+
+class _Field:
+    """The one-form in orthonormal frames, and its derivative times a vector and times from the left."""
+
+    def __init__(self, x: Tensor, w: Tensor, A: Tensor, V: Tensor) -> None:
+        self.x, self.w, self.A, self.V = x, w, A, V
+        logits = x @ A @ x.mT
+        self.top = float(logits.max())
+        self.root = w.sqrt()[:, None]
+        self.scale = float(V.norm()) * (1 + float(A.norm()))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        weights = (x @ self.A @ x.mT - self.top).exp() * self.w
+        out = weights @ (x @ self.V.mT)
+        return self.root * (out - (x * out).sum(-1, keepdim=True) * x)
+
+    def tangent(self, u: Tensor) -> Tensor:
+        return u - (self.x * u).sum(-1, keepdim=True) * self.x
+
+    def both(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        """(J u, J^T u) for a tangent u."""
+        v, x = u / self.root, self.x
+        weights = (x @ self.A @ x.mT - self.top).exp() * self.w
+        moved = v @ self.A @ x.mT + x @ self.A @ v.mT
+        out = weights @ (x @ self.V.mT)
+        forward = (weights * moved) @ (x @ self.V.mT) + weights @ (v @ self.V.mT)
+        forward = self.root * (forward - (x * out).sum(-1, keepdim=True) * v)
+        free = x.detach().requires_grad_()
+        (backward,) = torch.autograd.grad((self(free) * u).sum(), free)
+        return self.tangent(forward), self.tangent(backward / self.root)
+
+
+def _by_probes(field_: _Field, count: int, seed: int) -> tuple[float, float, float]:
+    """(Share, low, high) from E |Ju|^2 = |J|^2 and E <J^T u, J u> = tr J^2."""
+    draw = torch.Generator().manual_seed(seed)
+    squares, traces = [], []
+    for _ in range(count):
+        u = torch.randint(0, 2, field_.x.shape, generator=draw).to(field_.x) * 2 - 1
+        right, left = field_.both(field_.tangent(u))
+        # |J u|^2 and |J^T u|^2 have one mean; their average varies less
+        squares.append(float(right.square().sum() + left.square().sum()) / 2)
+        traces.append(float((left * right).sum()))
+    a, b = torch.tensor(squares, dtype=torch.float64), torch.tensor(traces, dtype=torch.float64)
+    _check(float(a.mean()), field_.scale)
+    ratio = float(b.mean() / a.mean())
+    spread = float((b - ratio * a).std() / a.mean()) / math.sqrt(count)
+    half = 0.5 * float(student.ppf(0.975, count - 1)) * spread
+    share = (1 + ratio) / 2
+    return share, max(0.0, share - half), min(1.0, share + half)
+
+
+def _check(size: float, scale: float) -> None:
+    if not size > (1e-14 * scale) ** 2:
+        raise GeoattnError("the field does not vary with the tokens (is V zero?), so that its share is 0/0.")
+
+
+def _matrix(name: str, value: Any, d: int, like: Tensor) -> Tensor:
+    matrix = read_matrix(name, value, d, like)
+    if matrix is None:
+        return torch.eye(d, dtype=like.dtype)
+    if matrix.ndim != 2:
+        raise GeoattnError(f"{name} must be one matrix here; got shape {tuple(matrix.shape)}.")
+    return matrix

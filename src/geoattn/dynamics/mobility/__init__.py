@@ -1,0 +1,1 @@
+"""The metric of attention: distances and geodesics, steps of least movement, dissipation."""

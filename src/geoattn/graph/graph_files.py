@@ -1,0 +1,109 @@
+"""Graphs in files: .graphml, .gml, edge lists, .mtx and sparse .npz become networkx graphs or SciPy matrices."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+from geoattn._core.errors import GeoattnError
+
+__all__ = ["GRAPH_SUFFIXES", "is_graph_file", "read_graph_file"]
+
+GRAPH_SUFFIXES = (".graphml", ".gml", ".edgelist", ".edges", ".csv", ".tsv", ".txt", ".mtx")
+
+
+def is_graph_file(path: Path) -> bool:
+    """Whether a file holds a graph by its edges: by its suffix, and by the names in an .npz."""
+    if path.suffix.lower() in GRAPH_SUFFIXES:
+        return True
+    if path.suffix.lower() != ".npz":
+        return False
+    import zipfile
+
+    try:
+        with zipfile.ZipFile(path) as file:
+            return {"format.npy", "shape.npy", "data.npy"} <= set(file.namelist())
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+def read_graph_file(path: Path) -> Any:
+    """The graph. A line of an edge list is two nodes and maybe a weight, with blanks or commas; # is a comment."""
+    readers = {".graphml": _graphml, ".gml": _gml, ".mtx": _mtx, ".npz": _npz}
+    try:
+        return readers.get(path.suffix.lower(), _edge_list)(path)
+    except GeoattnError:
+        raise
+    except FileNotFoundError:
+        raise GeoattnError(f"no such file: {path}.") from None
+    except Exception as error:  # whatever a damaged file makes of its reader
+        raise GeoattnError(
+            f"{path} cannot be read as a {path.suffix} graph ({type(error).__name__}: {error}). Is it complete?"
+        ) from None
+
+
+def _graphml(path: Path) -> Any:
+    import networkx as nx
+
+    return nx.read_graphml(path)
+
+
+def _gml(path: Path) -> Any:
+    import networkx as nx
+
+    try:
+        return nx.read_gml(path)
+    except nx.NetworkXError as error:
+        if "label" not in str(error):
+            raise
+        return nx.read_gml(path, label="id")
+
+
+def _mtx(path: Path) -> Any:
+    from scipy.io import mmread
+    from scipy.sparse import issparse
+
+    matrix = mmread(path)
+    if not issparse(matrix):
+        raise GeoattnError(f"{path} holds a dense matrix; save it as .npy.")
+    return matrix
+
+
+def _npz(path: Path) -> Any:
+    from scipy.sparse import load_npz
+
+    with open(path, "rb") as file:
+        return load_npz(file)
+
+
+def _edge_list(path: Path) -> Any:
+    import networkx as nx
+
+    graph = nx.Graph()
+    with open(path, encoding="utf-8", newline="") as file:
+        for number, line in enumerate(file, 1):
+            text = line.split("#", 1)[0].strip()
+            if not text:
+                continue
+            cells = [c.strip() for c in next(csv.reader([text]))] if "," in text else text.split()
+            if len(cells) not in (2, 3) or not all(cells):
+                raise GeoattnError(
+                    f"{path}, line {number}: expected two nodes and maybe a weight; got {text[:60]!r}. Is it complete?"
+                )
+            weight = 1.0
+            if len(cells) == 3:
+                try:
+                    weight = float(cells[2])
+                except ValueError:
+                    if graph.number_of_edges() == 0 and number == 1:
+                        continue  # a header
+                    raise GeoattnError(f"{path}, line {number}: {cells[2]!r} is not a weight.") from None
+            elif number == 1 and {c.lower() for c in cells} <= {"source", "target", "from", "to", "u", "v"}:
+                continue
+            if graph.has_edge(*cells[:2]):
+                raise GeoattnError(f"{path}, line {number}: edge {tuple(cells[:2])} is there twice.")
+            graph.add_edge(cells[0], cells[1], weight=weight)
+    if graph.number_of_edges() == 0:
+        raise GeoattnError(f"{path} holds no edge.")
+    return graph

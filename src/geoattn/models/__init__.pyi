@@ -1,0 +1,9 @@
+from .llama2c import load_llama2c as load_llama2c
+from .loading import load_model as load_model
+from .loading import load_tokenizer as load_tokenizer
+from .lvit import LViT as LViT
+from .lvit import LViTConfig as LViTConfig
+from .lvit_file import load_lvit as load_lvit
+from .lvit_file import read_notes as read_notes
+from .lvit_file import save_lvit as save_lvit
+from .zoo import ZOO as ZOO

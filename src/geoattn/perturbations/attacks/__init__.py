@@ -1,0 +1,1 @@
+"""Perturbations that are computed against a model."""

@@ -1,0 +1,5 @@
+"""One table for a whole model: every lens, every layer, every head, with intervals."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

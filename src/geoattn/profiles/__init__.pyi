@@ -1,0 +1,16 @@
+from .attention_geometry import AttentionGeometry as AttentionGeometry
+from .feature_table import features as features
+from .lens import Lens as Lens
+from .lens import LensSettings as LensSettings
+from .lens import Row as Row
+from .lens import register_lens as register_lens
+from .lenses import LENSES as LENSES
+from .means import MeanLens as MeanLens
+from .means import Means as Means
+from .means import Moments as Moments
+from .model_constants import ModelSmoothness as ModelSmoothness
+from .model_constants import model_smoothness as model_smoothness
+from .model_flows import model_flow as model_flow
+from .pieces import Piece as Piece
+from .profiling import profile as profile
+from .result import Profile as Profile

@@ -1,0 +1,233 @@
+"""The lens of curvature: exact Ollivier-Ricci curvature of all edges or of a sample, with its distribution."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from geoattn._core.errors import DegenerateCurvatureWarning
+from geoattn.curvature.ollivier import ollivier_ricci
+from geoattn.curvature.result import Curvature
+from geoattn.graph.convention import Convention
+from geoattn.profiles.lens import Lens, LensSettings, Row, register_lens
+from geoattn.profiles.means import Means, Moments, mean_rows
+from geoattn.profiles.pieces import Piece
+from geoattn.profiles.precision import (
+    EdgeError,
+    Precision,
+    draw_edges,
+    edges_needed,
+    joint_half_width,
+    possible_edges,
+)
+from geoattn.statistics.histograms import EDGES, count_values, quantiles
+
+__all__ = ["ALL_EDGES_UP_TO", "SAMPLE", "CurvatureLens", "CurvatureState"]
+
+#: With edges="auto" all edges of maps of at most so many tokens are solved, and SAMPLE of those of larger ones.
+ALL_EDGES_UP_TO = 65
+SAMPLE = 512
+
+_LEVELS = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
+
+
+@dataclass(eq=False)
+class CurvatureState:
+    """Means over edges; and what is no mean: the histogram by head, the extremes, the certificate, notes."""
+
+    means: Means
+    histogram: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    square: np.ndarray
+    error: EdgeError
+    max_gap: float = 0.0
+    edges: int = 0
+    values: int = 0
+    statuses: dict[str, int] = field(default_factory=dict)
+    degenerate: bool = False
+
+    @classmethod
+    def none(cls, means: Means) -> "CurvatureState":
+        """Before anything was seen."""
+        nothing = np.full(means.heads, np.nan)
+        counts = np.zeros((means.heads, len(EDGES) - 1), dtype=np.int64)
+        return cls(means, counts, nothing, nothing.copy(), np.zeros(means.heads), EdgeError.none(means.heads))
+
+    def add(self, result: Curvature, kappa: np.ndarray, head: np.ndarray) -> None:
+        """Take the finite values of a result, and the heads that they belong to."""
+        h = len(self.low)
+        self.histogram += count_values(kappa, head, h)
+        self.square += np.bincount(head, kappa**2, minlength=h)
+        low, high = np.full(h, np.nan), np.full(h, np.nan)
+        np.fmin.at(low, head, kappa)
+        np.fmax.at(high, head, kappa)
+        np.fmin(self.low, low, out=self.low)
+        np.fmax(self.high, high, out=self.high)
+        self.max_gap = max(self.max_gap, result.max_gap)
+        self.edges += result.edges
+        self.values += len(kappa)
+        for status, number in result.summary_of_status().items():
+            self.statuses[status] = self.statuses.get(status, 0) + number
+
+    def merge(self, other: "CurvatureState") -> "CurvatureState":
+        """Take what another one has."""
+        self.means.merge(other.means)
+        self.error.merge(other.error)
+        self.histogram = self.histogram + other.histogram
+        self.square = self.square + other.square
+        self.low, self.high = np.fmin(self.low, other.low), np.fmax(self.high, other.high)
+        self.max_gap = max(self.max_gap, other.max_gap)
+        self.edges += other.edges
+        self.values += other.values
+        self.degenerate |= other.degenerate
+        for status, number in other.statuses.items():
+            self.statuses[status] = self.statuses.get(status, 0) + number
+        return self
+
+
+class CurvatureLens(Lens):
+    """Exact Ollivier-Ricci curvature under one convention."""
+
+    name = "curvature"
+
+    def __init__(
+        self, rule: Convention, edges: Any = "auto", *, threads: int | None = None, resamplings: int = 1000,
+        seed: int = 0,
+    ) -> None:  # fmt: skip
+        self.rule, self.convention = rule, rule.name
+        self._edges, self._threads, self._resamplings, self._seed = edges, threads, resamplings, seed
+        #: By number of the layer: how many times as many edges of each head as its variance asks for.
+        self.care: dict[int, np.ndarray] = {}
+        #: Time (of time.monotonic) after which only a pilot is drawn.
+        self.deadline = math.inf
+
+    def see(self, piece: Piece) -> CurvatureState:
+        """Counts and totals over the edges of each map, and their distribution.
+
+        With drawn edges each map counts as the number of its edges, whatever was drawn of them.
+        """
+        b, heads, n = piece.valid.shape
+        state = CurvatureState.none(Means(piece.head_count, self._resamplings, self._seed))
+        sums = np.zeros((4, b, heads))  # drawn, total, square, negative
+        population = np.zeros((b, heads))
+        exact = self._edges == "all" or (n <= ALL_EDGES_UP_TO and not isinstance(self._edges, int))
+        for start, result in [(0, self._solve(piece, slice(None), "all", 0, state))] if exact else ():
+            self._add(sums, result, start, piece, state)
+            population = sums[0]
+        for s in range(0 if exact else b):  # one by one: the draw depends on the sample, not on the batch
+            population[s] = self._draw(piece, s, sums, state)
+        drawn, total, square, negative = sums
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = np.where(drawn > 0, total / drawn, 0.0)
+            variance = np.where(drawn > 1, np.maximum(0.0, square / drawn - mean**2) * drawn / (drawn - 1), 0.0)
+            scale = np.where(drawn > 0, population / drawn, 0.0)
+        count = drawn * scale
+        totals = {"mean": total * scale, "distance_to_one": (drawn - total) * scale, "negative_share": negative * scale}
+        state.error.add(piece.heads, population, drawn, variance)
+        state.means.add(piece.numbers, piece.heads, Moments(count, totals))
+        return state
+
+    def _draw(self, piece: Piece, s: int, sums: np.ndarray, state: CurvatureState) -> np.ndarray:
+        """Solve drawn edges of the maps of one sample; returns how many edges they have."""
+        valid = piece.valid[s]
+        possible = possible_edges(piece.attention[s].cpu().numpy(), valid, self.rule)
+        heads, n, _ = possible.shape
+        order = [
+            draw_edges(possible[k], [self._seed, piece.layer, piece.first + s, piece.heads.start + k])
+            for k in range(heads)
+        ]
+        asked = self._edges
+        wanted = np.full(heads, asked.pilot if isinstance(asked, Precision) else SAMPLE if asked == "auto" else asked)
+        done = np.zeros(heads, dtype=np.int64)
+        for _ in range(2):
+            mask = np.zeros((heads, n, n), dtype=bool)
+            for k in range(heads):
+                mask[k].ravel()[order[k][done[k] : wanted[k]]] = True
+            if mask.any():
+                self._add(sums, self._solve(piece, slice(s, s + 1), mask[None], 0, state), s, piece, state)
+            if not isinstance(asked, Precision) or time.monotonic() > self.deadline:
+                break
+            done = wanted
+            drawn, total, square = sums[:3, s]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                variance = np.where(drawn > 1, (square - total**2 / drawn) / (drawn - 1), 0.0)
+            care = self.care.get(piece.layer, np.ones(piece.head_count))[piece.heads]
+            wanted = np.maximum(wanted, edges_needed(asked, np.maximum(0.0, variance), care))
+        return possible.sum((-1, -2)).astype(np.float64)
+
+    def _add(self, sums: np.ndarray, result: Curvature, start: int, piece: Piece, state: CurvatureState) -> None:
+        """Add the finite values of a result whose first sample is ``start``."""
+        _, b, heads = sums.shape
+        place, kappa = result.places(), result.column("kappa")
+        good = np.isfinite(kappa)
+        sample, head, kappa = place[good, 0] + start, place[good, 1], kappa[good]
+        cell = sample * heads + head
+        for k, values in enumerate((None, kappa, kappa**2, kappa < 0)):
+            sums[k] += np.bincount(cell, values, minlength=b * heads).reshape(b, heads)
+        state.add(result, kappa, head + piece.heads.start)
+
+    def merge(self, one: CurvatureState, other: CurvatureState) -> CurvatureState:
+        """Both together."""
+        return one.merge(other)
+
+    def rows(self, states: Sequence[CurvatureState], heads: slice, level: float) -> Iterator[Row]:
+        """Means with intervals; of one layer also spread, extremes and quantiles (to within a bin) without."""
+        means = {row.statistic: row for row in mean_rows([state.means for state in states], heads, level)}
+        width = joint_half_width([state.error for state in states], heads, level)
+        for statistic, row in means.items():
+            open_width = width if statistic != "negative_share" or width == 0 else float("nan")
+            yield replace(row, half_width=open_width)
+        if len(states) > 1:
+            return
+        state, mean = states[0], means["mean"]
+        low, high = state.low[heads], state.high[heads]
+        some = bool(np.isfinite(low).any())
+        found = {
+            "min": float(np.nanmin(low)) if some else np.nan,
+            "max": float(np.nanmax(high)) if some else np.nan,
+            "std": np.sqrt(max(0.0, state.square[heads].sum() / mean.count - mean.value**2)) if mean.count else np.nan,
+        }
+        at = quantiles(state.histogram[heads].sum(axis=0), _LEVELS)
+        found |= {f"q{round(100 * q):02d}": value for q, value in zip(_LEVELS, at, strict=True)}
+        for statistic, value in found.items():
+            yield Row(statistic, float(value), np.nan, np.nan, mean.count, half_width=0.0 if width == 0 else np.nan)
+
+    def resampled(self, state: CurvatureState) -> dict[str, np.ndarray]:
+        """Totals and counts (2, r) of the layer, by statistic."""
+        return {name: state.means.estimate(name)[1].sum(axis=1) for name in state.means.statistics}
+
+    def notes(self, states: Sequence[CurvatureState]) -> list[str]:
+        """Says when values under this convention say next to nothing."""
+        degenerate = any(state.degenerate for state in states)
+        return [f"convention '{self.convention}' is degenerate on some maps"] if degenerate else []
+
+    def _solve(self, piece: Piece, samples: slice, edges: Any, seed: int, state: CurvatureState) -> Curvature:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            result = ollivier_ricci(
+                piece.attention[samples], self.rule, edges=edges, mask=piece.valid[samples], threads=self._threads,
+                seed=seed,
+            )  # fmt: skip
+        for warning in caught:
+            if issubclass(warning.category, DegenerateCurvatureWarning):
+                state.degenerate = True
+            else:
+                warnings.warn(warning.message, warning.category, stacklevel=2)
+        return result
+
+
+@register_lens("curvature")
+def _make(settings: LensSettings) -> Sequence[Lens]:
+    return [
+        CurvatureLens(
+            rule, settings.edges, threads=settings.threads, resamplings=settings.resamplings, seed=settings.seed
+        )
+        for rule in settings.conventions
+    ]

@@ -1,0 +1,287 @@
+"""`profile`: a model and batches in, one tidy table out."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from torch import nn
+
+from geoattn import _native
+from geoattn._core.arguments import Count, read_choice, read_count, read_number
+from geoattn._core.errors import GeoattnError
+from geoattn._version import __version__
+from geoattn.attention.selection import Layers
+from geoattn.curvature.layout import read_edges
+from geoattn.datasets.dataset import Dataset
+from geoattn.datasets.feed import feed
+from geoattn.graph.convention import Convention
+from geoattn.graph.shortest_paths import default_threads
+from geoattn.profiles.batches import evaluation, read_batch
+from geoattn.profiles.examples import Examples
+from geoattn.profiles.lens import Lens, LensSettings, make_lenses
+from geoattn.profiles.lenses.curvature import CurvatureLens
+from geoattn.profiles.pieces import SINKS
+from geoattn.profiles.precision import Precision
+from geoattn.profiles.refinement import refine, widest_interval
+from geoattn.profiles.result import Key, Profile
+from geoattn.profiles.run import Run, Viewer
+from geoattn.profiles.special import read_special
+from geoattn.profiles.table import make_table
+from geoattn.runs.drive import BACKENDS
+
+__all__ = ["profile"]
+
+if TYPE_CHECKING:
+    Model = nn.Module
+    Batches = Iterable[Any] | Dataset
+    Tokens = Literal["all", "content"]
+    Backend = Literal["local", "ray"]
+    Sink = Literal["refuse", "node", "renormalise"]
+    Number = float
+else:  # checked below, with words that help
+    Model = Batches = Tokens = Backend = Sink = Number = Any
+
+
+def profile(
+    model: Model,
+    batches: Batches,
+    *,
+    tokens: Tokens = "all",
+    convention: str | Convention | Sequence[str | Convention] = "markov",
+    precision: Number = 0.05,
+    edges: Any = None,
+    minutes: Number | None = None,
+    sink: Sink = "refuse",
+    layers: Layers = None,
+    lenses: str | Lens | Sequence[str | Lens] = ("weights", "spectrum"),
+    tokenizer: Any = None,
+    special: Any = None,
+    smoothness_samples: Count = 16,
+    examples: Count = 1,
+    resamplings: Count = 1000,
+    level: float = 0.95,
+    seed: Count = 0,
+    threads: Count | None = None,
+    name: str | None = None,
+    data: str | None = None,
+    progress: Callable[[float, int | None], object] | None = None,
+    backend: Backend = "local",
+    workers: Count | None = None,
+    address: str | None = None,
+) -> Profile:
+    r"""Measure the attention of each layer and head of a model on data: curvature, weights, spectrum.
+
+    Parameters
+    ----------
+    model
+        Any PyTorch model with attention. Run in evaluation mode, without gradients; its mode is put back.
+    batches
+        An iterable of tensors, of mappings of keyword arguments, or of tuples that begin with one of them, as data
+        loaders give; or a `Dataset`, with ``tokenizer`` for texts. Read once; memory does not grow with their number.
+    tokens
+        ``"all"``, or ``"content"``: CLS, SEP, BOS, registers and other special tokens leave the graph, and rows are
+        divided by the weight that remains. They are found by ``tokenizer``, by the model's configuration, from the
+        number of patches, or given as ``special``: token ids, or how many come first.
+    convention
+        One or several, by name or as `Convention`; the first one is that of the examples.
+    precision, minutes
+        All edges of maps of up to 65 tokens are solved. Of larger maps edges are drawn by ``seed`` until the half-width
+        of the interval of each head's distance to one is at most ``precision``, with at least 32 edges a head, or until
+        ``minutes`` are over. The interval is for the edges of the given data, not for other data; the table has it as
+        ``half_width``, and ``settings["precision"]`` says what was asked for and what was reached. Batches that can be
+        read once only are seen once, which may leave some heads above it.
+    edges
+        Instead of a precision: ``"all"``, a number of edges of each map, or ``"auto"``: all edges of maps of up to 65
+        tokens, 512 of larger ones.
+    sink
+        What to do with rows that sum to less than one, as models with attention sinks make them (gpt-oss): ``"refuse"``
+        them with an error, add the sink as a ``"node"`` that keeps the mass it gets, or ``"renormalise"`` the rows.
+    layers
+        Which modules, by pattern, as in `capture`. Cross-attention and steps of a generation are not graphs on one set
+        of tokens; they are counted in ``settings["skipped"]``.
+    lenses
+        ``curvature`` is always there; ``weights``: row entropy, weight on the token itself, variance; ``spectrum``:
+        second and smallest eigenvalue, Dobrushin coefficient, irreversibility. On request ``smoothness``: local
+        Lipschitz constants of heads (``local_constant``, ``bound``, ``ratio``, ``r2_gamma``; see `model_smoothness`)
+        and, as lens ``smoothness-layer``, of whole layers. An object of the contract `geoattn.profiles.Lens` is a lens
+        of your own.
+    smoothness_samples
+        Number of samples that the smoothness lens evaluates, from the start of the data, with all their tokens.
+    examples
+        How many samples to keep with their edges, for the report.
+    resamplings, level
+        Of the bootstrap over samples, from which the intervals come.
+    progress
+        Called with (samples done, samples in all or None).
+    backend, workers, address
+        ``"ray"``: batches are tasks of the Ray cluster at ``address`` (by default one on this machine), at most
+        ``workers`` at a time, each with ``threads`` processors (one by default). The numbers are the same.
+
+    Returns
+    -------
+    Profile
+        The table has distance_to_one = mean of :math:`1 - \kappa` (the W1 distance to a point mass at 1), mean and
+        negative_share with intervals, spread and quantiles without, for each head, each layer and the whole model.
+
+    Notes
+    -----
+    Cost: that of `ollivier_ricci` on each map, beside one forward pass per batch. Memory: that of one layer's maps, at
+    most 64 MiB at a time, and O(resamplings) per head and statistic.
+
+    Examples
+    --------
+    >>> import geoattn as ga
+    >>> model, digits = ga.load_model("lvit-digits"), ga.load_data("digits", split="test", limit=8)
+    >>> result = ga.profile(model, digits)
+    >>> result
+    Profile(LViT: 8 layers, 8 samples, 8704 values)
+    >>> value, low, high = result.value("distance_to_one", layer=0)
+    >>> low <= value <= high
+    True
+    """
+    started = time.perf_counter()
+    if not isinstance(model, nn.Module):
+        raise GeoattnError(f"model must be a torch.nn.Module; got {type(model).__name__}. Load it with ga.load_model.")
+    if not 0 < level < 1:
+        raise GeoattnError(f"level must lie between 0 and 1; got {level!r}.")
+    conventions = _read_conventions(convention)
+    read_choice("sink", sink, SINKS)
+    precision = read_number("precision", precision, above=0)
+    minutes = None if minutes is None else read_number("minutes", minutes, above=0)
+    if edges is None:
+        asked = Precision(precision, level, _count_samples(batches, model))
+    else:
+        asked = edges if isinstance(edges, str) and edges == "auto" else read_edges(edges) or "all"
+    threads = None if threads is None else read_count("threads", threads, least=1)
+    if backend not in BACKENDS:
+        raise GeoattnError(f"backend must be {' or '.join(BACKENDS)}; got {backend!r}.")
+    workers = None if workers is None else read_count("workers", workers, least=1)
+    smoothness_samples = read_count("smoothness_samples", smoothness_samples, least=1)
+    seed, resamplings = read_count("seed", seed, least=0), read_count("resamplings", resamplings, least=2)
+    rules = read_special(tokens, special, tokenizer, model)
+    made = LensSettings(model, layers, conventions, asked, threads, seed, resamplings, smoothness_samples)
+    chosen, lenses_made = make_lenses(lenses, made)
+    kept = Examples(read_count("examples", examples, least=0), conventions[0], tokenizer, threads)
+    run = Run(Viewer(model, layers, rules, lenses_made, kept, sink), progress)
+    for lens in lenses_made:
+        if isinstance(lens, CurvatureLens) and minutes is not None:
+            lens.deadline = time.monotonic() + 60 * minutes
+    if isinstance(batches, Dataset):
+        name_of_data, run.total = f"{batches.name} ({batches.split})", len(batches)
+        run.rows = f"{batches.checksum} {batches.rows.tolist()}"
+        source: Any = _Feed(batches, model, tokenizer)
+    else:
+        source = batches
+        name_of_data = "batches"
+        if isinstance(batches, (torch.Tensor, dict, str)) or not isinstance(batches, Iterable):
+            raise GeoattnError(
+                f"batches must be an iterable of batches or a Dataset; got one {type(batches).__name__}: put it in a"
+                " list."
+            )
+    with evaluation(model):
+        if backend == "ray":
+            from geoattn.profiles.spread import spread
+
+            spread(run, source, workers=workers, address=address, threads=threads)
+        else:
+            for number, item in enumerate(source):
+                run.see(read_batch(item, model, number))
+        if isinstance(asked, Precision) and isinstance(source, (Sequence, _Feed)):
+            refine(run, source, asked)
+    if run.samples == 0:
+        raise GeoattnError("batches were empty: no sample was seen.")
+    if not run.states:
+        raise GeoattnError(
+            f"no self-attention over two or more tokens ran; skipped: {', '.join(run.skipped) or 'nothing'}."
+        )
+    return _finish(run, conventions, level, {
+        "model": name or type(model).__name__, "data": data or name_of_data, "tokens": tokens, "sink": sink,
+        "edges": "precision" if edges is None else asked, "precision": widest_interval(run, asked),
+        "lenses": list(chosen), "smoothness_samples": smoothness_samples if "smoothness" in chosen else 0, "seed": seed,
+        "resamplings": resamplings, "level": level, "threads": threads or default_threads(),
+    }, started)  # fmt: skip
+
+
+def _read_conventions(convention: Any) -> tuple[Convention, ...]:
+    many = [convention] if isinstance(convention, (str, Convention)) else list(convention)
+    if not many:
+        raise GeoattnError("convention must name at least one convention; got none.")
+    found = tuple(Convention.of(one) for one in many)
+    names = [c.name for c in found]
+    if len(set(names)) < len(names):
+        raise GeoattnError(f"each convention once; got {', '.join(names)}.")
+    if any(c.heads == "mean" for c in found):
+        raise GeoattnError("a profile is by head; heads='mean' averages them: use ollivier_ricci on the maps.")
+    return found
+
+
+class _Feed:
+    """The batches of a data set, as often as one asks for them."""
+
+    def __init__(self, dataset: Dataset, model: Any, tokenizer: Any) -> None:
+        self._given = (dataset, model, tokenizer)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(feed(*self._given))
+
+
+def _count_samples(batches: Any, model: Any) -> int | None:
+    """How many samples share the precision of a head; None when that cannot be known before they are read."""
+    if isinstance(batches, Dataset):
+        return len(batches)
+    if isinstance(batches, Sequence) and not isinstance(batches, str):
+        return sum(read_batch(item, model, number).size for number, item in enumerate(batches)) or None
+    return None
+
+
+def _finish(
+    run: Run, conventions: tuple[Convention, ...], level: float, settings: dict[str, Any], started: float
+) -> Profile:
+    layers = tuple(name if visit == 0 else f"{name} (visit {visit + 1})" for name, visit in run.layers)
+    seen = [(lens, run.of_lens(k)) for k, lens in enumerate(run.lenses)]
+    curvature = {lens.convention: states for lens, states in seen if isinstance(lens, CurvatureLens)}
+    first = curvature[conventions[0].name]
+    heads = [first[k].means.heads for k in range(len(layers))]
+    parts = [state for states in curvature.values() for state in states.values()]
+    statuses: dict[str, int] = {}
+    for part in parts:
+        for status, number in part.statuses.items():
+            statuses[status] = statuses.get(status, 0) + number
+    settings |= {
+        "samples": run.samples,
+        # of the rows of a data set, so that it does not depend on the tokenizer; else of what the model was given
+        "fingerprint": run.seen.hexdigest() if run.rows is None else hashlib.sha256(run.rows.encode()).hexdigest(),
+        "maps": run.maps,
+        "heads": heads,
+        "edges_in_all": sum(part.edges for part in parts),
+        "values": sum(part.values for part in parts),
+        "max_gap": max(part.max_gap for part in parts),
+        "statuses": statuses,
+        "skipped": run.skipped,
+        "notes": [note for lens, states in seen for note in lens.notes(list(states.values()))],
+        "seconds": round(time.perf_counter() - started, 3),
+        "versions": {
+            "geoattn": __version__, "torch": torch.__version__, "numpy": np.__version__,
+            "python": platform.python_version(), "kernel": _native.instruction_set(),
+        },
+    }  # fmt: skip
+    return Profile(
+        table=make_table(seen, heads, layers, run.samples, level),
+        layers=layers,
+        conventions=conventions,
+        histograms={name: tuple(states[k].histogram for k in range(len(layers))) for name, states in curvature.items()},
+        resampled={
+            Key(layer, lens.name, lens.convention, statistic): both
+            for lens, states in seen
+            for layer, state in states.items()
+            for statistic, both in lens.resampled(state).items()
+        },
+        examples=run.examples.finish(len(layers)),
+        settings=settings,
+    )

@@ -1,0 +1,59 @@
+"""More passes over the data, until the intervals of all heads are as narrow as was asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from geoattn.profiles.batches import read_batch
+from geoattn.profiles.lenses.curvature import CurvatureLens
+from geoattn.profiles.precision import Precision
+from geoattn.profiles.run import Run
+
+__all__ = ["refine", "widest_interval"]
+
+_PASSES = 3  # over the data, at most, beside the first
+
+
+def refine(run: Run, source: Iterable[Any], asked: Precision) -> None:
+    """See the data again, with more edges of the heads whose interval is still too wide."""
+    for _ in range(_PASSES):
+        again: list[tuple[int, CurvatureLens]] = []
+        for k, lens in enumerate(run.lenses):
+            if not isinstance(lens, CurvatureLens) or time.monotonic() > lens.deadline:
+                continue
+            for layer, state in run.of_lens(k).items():
+                widths = np.array([state.error.half_width(slice(h, h + 1), asked.level) for h in range(len(state.low))])
+                if np.any(widths > asked.half_width):
+                    care = lens.care.get(layer, np.ones(len(widths)))
+                    lens.care[layer] = care * np.maximum(1.0, np.nan_to_num(widths / asked.half_width)) ** 2
+                    again.append((k, lens))
+        if not again:
+            return
+        numbers, lenses = list(dict(again)), list(dict(again).values())
+        names = {name for (name, _), layer in run.layers.items() if any(layer in lens.care for lens in lenses)}
+        viewer = replace(run.viewer, layers=names.__contains__, lenses=lenses, examples=run.examples.none())
+        second = Run(viewer, None)
+        second.layers = dict(run.layers)
+        for number, item in enumerate(source):
+            second.see(read_batch(item, viewer.model, number))
+        for (layer, k), state in second.states.items():
+            run.states[layer, numbers[k]] = state
+
+
+def widest_interval(run: Run, asked: Any) -> dict[str, float] | None:
+    """The widest interval of a head, and what was asked for."""
+    if not isinstance(asked, Precision):
+        return None
+    widest = [
+        state.error.half_width(slice(h, h + 1), asked.level)
+        for k, lens in enumerate(run.lenses)
+        if isinstance(lens, CurvatureLens)
+        for state in run.of_lens(k).values()
+        for h in range(len(state.low))
+    ]
+    return {"asked": asked.half_width, "reached": float(np.nanmax(widest)) if widest else 0.0}

@@ -1,0 +1,219 @@
+"""The result of a profile: one tidy table, distributions, examples, and what it was made with."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from geoattn._core.errors import GeoattnError
+from geoattn._core.files import write_atomically
+from geoattn.graph.convention import Convention
+from geoattn.profiles.examples import Example
+from geoattn.profiles.means import interval
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Key", "Profile"]
+
+_FORMAT = 1
+
+
+class Key(NamedTuple):
+    """What is averaged: a statistic of a lens, under a convention, in a layer."""
+
+    layer: int
+    lens: str
+    convention: str
+    statistic: str
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Profile:
+    """Lenses over the layers and heads of one model; what `profile` returns.
+
+    ``table`` is tidy: layer, name, head, lens, convention, statistic, value, lower, upper, samples, count. Rows without
+    a head are a whole layer, rows without a layer the whole model; both pool the maps, so that each edge counts once.
+    ``histograms[convention][layer]`` (h, bins) are counts of curvature values, in the bins of
+    `geoattn.statistics.count_values`. ``resampled`` holds totals and counts (2, r) of the bootstrap by layer.
+    ``settings`` say how it was made: model, data, tokens, edges, seed, versions, seconds, certificate, notes.
+
+    Examples
+    --------
+    >>> import geoattn as ga
+    >>> model, digits = ga.load_model("lvit-digits"), ga.load_data("digits", split="test", limit=4)
+    >>> result = ga.profile(model, digits)
+    >>> value, low, high = result.value("distance_to_one", layer=7)
+    >>> low <= value <= high, result.settings["samples"], result.layers[0]
+    (True, 4, 'transformer.layers.0.0')
+    >>> list(result.to_pandas().columns)[:6]
+    ['layer', 'name', 'head', 'lens', 'convention', 'statistic']
+    >>> float(result.compare(result)["difference"].abs().max())
+    0.0
+    """
+
+    table: pd.DataFrame
+    layers: tuple[str, ...]
+    conventions: tuple[Convention, ...]
+    histograms: dict[str, tuple[np.ndarray, ...]]
+    resampled: dict[Key, Float[np.ndarray, "2 r"]]
+    examples: tuple[Example, ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        s = self.settings
+        return f"Profile({s['model']}: {len(self.layers)} layers, {s['samples']} samples, {s['values']} values)"
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The table; a copy."""
+        return self.table.copy()
+
+    def value(
+        self, statistic: str, *, layer: int | None = None, head: int | None = None, lens: str = "curvature",
+        convention: str | None = None,
+    ) -> tuple[float, float, float]:  # fmt: skip
+        """(value, lower, upper) of one row; without a layer the whole model, without a head the whole layer."""
+        convention = convention or (self.conventions[0].name if lens == "curvature" else "")
+        t = self.table
+        wanted = (t["lens"] == lens) & (t["convention"] == convention) & (t["statistic"] == statistic)
+        wanted &= t["layer"].isna() if layer is None else (t["layer"] == layer).fillna(False)
+        wanted &= t["head"].isna() if head is None else (t["head"] == head).fillna(False)
+        rows = t.loc[wanted]
+        if len(rows) != 1:
+            raise GeoattnError(
+                f"no row for {lens}, {convention or 'no convention'}, {statistic}, layer {layer}, head {head}; see"
+                " .to_pandas() for those there are."
+            )
+        row = rows.iloc[0]
+        return float(row.value), float(row.lower), float(row.upper)
+
+    def compare(self, other: Profile, statistic: str = "distance_to_one", *, lens: str = "curvature",
+                convention: str | None = None) -> pd.DataFrame:  # fmt: skip
+        """Difference other - self of a statistic, by place in depth, with an interval and a two-sided p-value.
+
+        When both profiles saw the same samples (`paired_with`) the resamplings are paired: the interval is that of the
+        difference on the same data. Models of different depth are compared at first, last and
+        whole model only. p is twice the smaller share of resampled differences on one side of 0, at least 2 / r.
+        """
+        import pandas as pd
+
+        convention = convention or (self.conventions[0].name if lens == "curvature" else "")
+        places: list[tuple[str, int | None, int | None]] = [("whole model", None, None)]
+        if len(self.layers) == len(other.layers):
+            places += [(str(k), k, k) for k in range(len(self.layers))]
+        else:
+            places += [("first", 0, 0), ("last", len(self.layers) - 1, len(other.layers) - 1)]
+        rows = []
+        for label, mine, theirs in places:
+            a = self._ratios(mine, lens, convention, statistic)
+            b = other._ratios(theirs, lens, convention, statistic)
+            level = float(self.settings["level"])
+            size = min(len(a), len(b))
+            difference = b[:size] - a[:size]
+            difference = difference[np.isfinite(difference)]
+            low, high = interval(difference, np.ones(len(difference)), level)
+            left = self.value(statistic, layer=mine, lens=lens, convention=convention)[0]
+            right = other.value(statistic, layer=theirs, lens=lens, convention=convention)[0]
+            share = min((difference <= 0).mean(), (difference >= 0).mean()) if len(difference) else np.nan
+            p = float(np.clip(2 * share, 2 / max(size, 1), 1)) if np.isfinite(share) else np.nan
+            rows.append((label, left, right, right - left, low, high, p))
+        names = ["layer", "this", "other", "difference", "lower", "upper", "p"]
+        return pd.DataFrame(rows, columns=pd.Index(names))
+
+    def paired_with(self, other: Profile) -> bool:
+        """Whether both saw the same samples in the same order, and resampled them alike."""
+        return all(self.settings[name] == other.settings[name] for name in ("fingerprint", "seed", "resamplings"))
+
+    def _ratios(self, layer: int | None, lens: str, convention: str, statistic: str) -> Float[np.ndarray, " r"]:
+        chosen = range(len(self.layers)) if layer is None else [layer]
+        keys = [key for k in chosen if (key := Key(k, lens, convention, statistic)) in self.resampled]
+        if not keys or self.settings["samples"] < 2:
+            return np.full(int(self.settings["resamplings"]), np.nan)
+        totals, counts = np.sum([self.resampled[key] for key in keys], axis=0)
+        return np.where(counts > 0, totals / np.where(counts > 0, counts, 1.0), np.nan)
+
+    def report(
+        self, path: str | os.PathLike[str], other: Profile | None = None, *, command: str | None = None,
+        robustness: Any = None, runs: Sequence[Any] = (), flows: Sequence[Any] = (),
+    ) -> None:  # fmt: skip
+        """Write the report: one HTML file that opens from disk. The arguments are those of `write_report`."""
+        from geoattn.report.page import write_report
+
+        write_report(path, self, other, command=command, robustness=robustness, runs=runs, flows=flows)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a compressed .npz with everything in it; a failed write leaves nothing behind."""
+        buffer = io.BytesIO()
+        self.table.to_parquet(buffer, index=False)
+        arrays: dict[str, Any] = {"table": np.frombuffer(buffer.getvalue(), dtype=np.uint8)}
+        for c, convention in enumerate(self.conventions):
+            for k, counts in enumerate(self.histograms[convention.name]):
+                arrays[f"histogram/{c}/{k}"] = counts
+        keys = list(self.resampled)
+        arrays["resampled"] = np.array([self.resampled[key] for key in keys], dtype=np.float64)
+        for e, example in enumerate(self.examples):
+            if example.image is not None:
+                arrays[f"example/{e}/image"] = example.image
+            for part in ("edges", "weights", "kappa", "moves"):
+                for k, values in enumerate(getattr(example, part)):
+                    arrays[f"example/{e}/{part}/{k}"] = values
+        meta = {
+            "format": _FORMAT,
+            "layers": self.layers,
+            "conventions": [convention.as_dict() for convention in self.conventions],
+            "resampled": keys,
+            "examples": [
+                {"sample": e.sample, "tokens": e.tokens, "valid": e.valid, "grid": e.grid} for e in self.examples
+            ],
+            "settings": self.settings,
+        }
+        write_atomically(path, lambda file: np.savez_compressed(file, meta=np.array(json.dumps(meta)), **arrays))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Profile:
+        """Read what `save` wrote. Nothing in the file is executed."""
+        import pandas as pd
+
+        try:
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as data:
+                arrays = {name: data[name] for name in data.files}
+            meta = json.loads(str(arrays["meta"]))
+            if meta["format"] != _FORMAT:
+                raise GeoattnError(f"{path} has format {meta['format']}, this version reads {_FORMAT}: make it anew.")
+            layers = tuple(meta["layers"])
+            conventions = tuple(Convention(**parts) for parts in meta["conventions"])
+            depth = range(len(layers))
+            examples = tuple(
+                Example(
+                    sample=e["sample"], tokens=tuple(e["tokens"]), valid=tuple(e["valid"]),
+                    image=arrays.get(f"example/{i}/image"), grid=None if e["grid"] is None else tuple(e["grid"]),
+                    **{part: tuple(arrays[f"example/{i}/{part}/{k}"] for k in depth)
+                       for part in ("edges", "weights", "kappa")},
+                    moves=tuple(arrays[name] for k in depth if (name := f"example/{i}/moves/{k}") in arrays),
+                )
+                for i, e in enumerate(meta["examples"])
+            )  # fmt: skip
+            return cls(
+                table=pd.read_parquet(io.BytesIO(arrays["table"].tobytes())),
+                layers=layers,
+                conventions=conventions,
+                histograms={
+                    c.name: tuple(arrays[f"histogram/{i}/{k}"] for k in depth) for i, c in enumerate(conventions)
+                },
+                resampled={Key(*key): arrays["resampled"][i] for i, key in enumerate(meta["resampled"])},
+                examples=examples,
+                settings=meta["settings"],
+            )
+        except FileNotFoundError:
+            raise GeoattnError(f"no such file: {path}") from None
+        except GeoattnError:
+            raise
+        except Exception as error:
+            raise GeoattnError(f"{path} is not a profile written by geoattn ({error}).") from None

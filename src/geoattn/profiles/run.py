@@ -1,0 +1,162 @@
+"""What a profile has seen: parts of one batch each, merged in the order of the batches."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from geoattn._core.errors import GeoattnError
+from geoattn._core.versions import versions
+from geoattn.attention.call import Call
+from geoattn.attention.selection import Layers
+from geoattn.attention.session import capture
+from geoattn.profiles.batches import Batch
+from geoattn.profiles.examples import Examples
+from geoattn.profiles.lens import Lens
+from geoattn.profiles.pieces import pieces
+from geoattn.profiles.special import Special
+
+__all__ = ["Part", "Run", "Viewer"]
+
+LayerKey = tuple[str, int]  # name of the module, and which of its visits in a forward pass
+
+
+@dataclass(eq=False)
+class Part:
+    """What one batch adds to a profile. ``states`` belong to (number of the layer, number of the lens)."""
+
+    layers: dict[LayerKey, int]
+    states: dict[tuple[int, int], Any]
+    examples: Examples
+    skipped: dict[str, int] = field(default_factory=dict)
+    tokens: dict[int, int] = field(default_factory=dict)  # of each sample, in its longest map
+    maps: int = 0
+    calls: int = 0
+    warned: list[tuple[str, type[Warning]]] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=versions)
+
+
+@dataclass(eq=False)
+class Viewer:
+    """A model and the lenses on it; sees one batch at a time, here or on a node of a cluster."""
+
+    model: nn.Module
+    layers: Layers
+    special: Special
+    lenses: Sequence[Lens]
+    examples: Examples
+    sink: str = "refuse"
+
+    def see(
+        self, batch: Batch, first: int, known: dict[LayerKey, int], on_call: Callable[[], object] | None = None
+    ) -> Part:
+        """Run the model on a batch whose first sample has the number ``first``; layers have the numbers ``known``."""
+        part = Part(dict(known), {}, self.examples.empty())
+
+        def look(call: Call) -> None:
+            self._look(call, batch, first, part)
+            if on_call is not None:
+                on_call()
+
+        with capture(self.model, layers=self.layers, reduce=look) as record:
+            batch.run(self.model)
+        part.calls = len(record)
+        return part
+
+    def _look(self, call: Call, batch: Batch, first: int, part: Part) -> None:
+        """All lenses on one call, while the forward pass waits."""
+        b, _, n, m = call.shape
+        if call.kind != "self" or n != m or n < 2:
+            part.skipped[call.name] = part.skipped.get(call.name, 0) + b
+            return
+        layer = part.layers.setdefault((call.name, call.visit), len(part.layers))
+        # Windows of one image are maps of one sample.
+        numbers = first + np.arange(b) // max(1, b // batch.size)
+        content = self.special.content(batch, b, n, self.model, call.name)
+        try:
+            for piece in pieces(call, content, numbers=numbers, layer=layer, first=first, sink=self.sink):
+                part.maps += piece.valid.shape[0] * piece.valid.shape[1]
+                for sample, length in zip(piece.numbers, piece.valid.sum(-1).max(-1), strict=True):
+                    part.tokens[int(sample)] = max(part.tokens.get(int(sample), 0), int(length))
+                for k, lens in enumerate(self.lenses):
+                    if not lens.own_pass:
+                        merge_into(part.states, (layer, k), lens, lens.see(piece))
+                part.examples.take(piece, batch, first)
+        except GeoattnError as error:
+            last = first + batch.size - 1
+            raise GeoattnError(f"{call.name}, samples {first} to {last}: {error}") from None
+
+
+class Run:
+    """The sum of all parts, and counts of what was seen."""
+
+    def __init__(self, viewer: Viewer, progress: Callable[[float, int | None], object] | None) -> None:
+        self.viewer = viewer
+        self.total: int | None = None
+        self.rows: str | None = None
+        self.samples = self.maps = self.calls = 0
+        self.layers: dict[LayerKey, int] = {}
+        self.states: dict[tuple[int, int], Any] = {}
+        self.examples = viewer.examples
+        self.skipped: dict[str, int] = {}
+        self.seen = hashlib.sha256()
+        self._progress = progress
+
+    @property
+    def lenses(self) -> Sequence[Lens]:
+        """All of them, in order."""
+        return self.viewer.lenses
+
+    def see(self, batch: Batch) -> None:
+        """See a batch here, and add it."""
+        done = 0
+
+        def on_call() -> None:
+            nonlocal done
+            done += 1
+            if self._progress is not None:
+                share = done / max(self.calls, done + (self.calls == 0))
+                self._progress(self.samples + share * batch.size, self.total)
+
+        self.add(batch, self.viewer.see(batch, self.samples, self.layers, on_call))
+
+    def add(self, batch: Batch, part: Part) -> None:
+        """Add what was seen of the next batch, here or elsewhere; lenses with a pass of their own make it now."""
+        for key in part.layers:
+            self.layers.setdefault(key, len(self.layers))
+        for (layer, k), state in part.states.items():
+            merge_into(self.states, (layer, k), self.lenses[k], state)
+        self.examples.absorb(part.examples)
+        self.maps += part.maps
+        for name, count in part.skipped.items():
+            self.skipped[name] = self.skipped.get(name, 0) + count
+        for message, category in part.warned:
+            warnings.warn(message, category, stacklevel=4)
+        for sample in batch.samples():
+            self.seen.update(sample)
+        for k, lens in enumerate(self.lenses):
+            for key, state in lens.see_batch(batch, self.samples) if lens.own_pass else ():
+                if key in self.layers:
+                    layer = self.layers[key]
+                    for sample, moves in getattr(state, "moves", {}).items():
+                        self.examples.take_moves(sample, layer, moves)
+                    merge_into(self.states, (layer, k), lens, state)
+        self.samples += batch.size
+        self.calls = part.calls
+        if self._progress is not None:
+            self._progress(self.samples, self.total)
+
+    def of_lens(self, k: int) -> dict[int, Any]:
+        """The states of lens k by number of the layer, in order."""
+        return {layer: state for (layer, lens), state in sorted(self.states.items(), key=lambda e: e[0]) if lens == k}
+
+
+def merge_into(states: dict[tuple[int, int], Any], key: tuple[int, int], lens: Lens, state: Any) -> None:
+    """Add a state to those there are."""
+    states[key] = lens.merge(states[key], state) if key in states else state

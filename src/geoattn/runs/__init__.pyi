@@ -1,0 +1,2 @@
+from .drive import run_trials as run_trials
+from .store import Store as Store

@@ -1,0 +1,16 @@
+from .depth import DepthLimit as DepthLimit
+from .depth import depth_limit as depth_limit
+from .eigenvalues import spectrum as spectrum
+from .entropy import gaussian_entropy_inequality as gaussian_entropy_inequality
+from .entropy import row_entropy as row_entropy
+from .inequalities import Inequality as Inequality
+from .inequalities import contraction_bound as contraction_bound
+from .inequalities import neighbourhood_bound as neighbourhood_bound
+from .linear_transformer import check_assumptions as check_assumptions
+from .linear_transformer import layer_spectrum as layer_spectrum
+from .links import spectral_links as spectral_links
+from .links import spectral_table as spectral_table
+from .neural_tangent import TangentKernel as TangentKernel
+from .neural_tangent import pl_ratio as pl_ratio
+from .neural_tangent import tangent_kernel as tangent_kernel
+from .result import Spectrum as Spectrum

@@ -1,1 +1,0 @@
-"""Eigenvalues of attention, the inequalities that bound them, and what follows for depth and training."""

@@ -1,0 +1,14 @@
+from .association import Association as Association
+from .association import PairedDifference as PairedDifference
+from .association import paired_difference as paired_difference
+from .association import rank_correlation as rank_correlation
+from .histograms import count_values as count_values
+from .histograms import quantiles as quantiles
+from .modes import TwoModes as TwoModes
+from .modes import two_modes as two_modes
+from .sample_size import effective_size as effective_size
+from .trimming import Trimmed as Trimmed
+from .trimming import trim as trim
+from .unimodality import Bimodality as Bimodality
+from .unimodality import bimodality as bimodality
+from .unimodality import dip as dip

@@ -1,0 +1,1 @@
+"""What a study is, what it writes, and what studies share."""

@@ -1,0 +1,83 @@
+"""Numbers of trained runs compared between arms: seed by seed within a data set, then pooled over data sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from geoattn.studies.engine.finding import Finding
+from geoattn.studies.engine.pooling import Pooled, detectable, pool, t_test
+from geoattn.studies.engine.study import Pairs
+
+__all__ = ["CONVENTIONS", "Number", "Runs", "contrast_findings"]
+
+CONVENTIONS = ("markov", "hop", "grc-0.6", "grc-0.5")
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of a run, in words; where it is about curvature ``of`` takes the convention too."""
+
+    words: str
+    of: Callable[..., float]
+    curved: bool = False
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Trials by data set, arm and seed. ``arm`` names the arm of a configuration, ``data`` its data set."""
+
+    pairs: Pairs
+    arm: Callable[[dict[str, Any]], str]
+    data: Callable[[dict[str, Any]], str] = lambda config: str(config["data"])
+
+    def names(self) -> list[str]:
+        """The data sets, in order."""
+        return list(dict.fromkeys(self.data(config) for config, _ in self.pairs))
+
+    def by_seed(self, data: str, arm: str, number: Callable[[Any], Any]) -> dict[int, Any]:
+        """The number of each run of an arm, by its seed."""
+        return {
+            config["seed"]: number(result)
+            for config, result in self.pairs
+            if self.data(config) == data and self.arm(config) == arm
+        }
+
+    def differences(self, data: str, more: str, less: str, number: Callable[[Any], float]) -> np.ndarray:
+        """number[more] - number[less] for each seed that both arms have; what is not finite is left out."""
+        first, second = (self.by_seed(data, arm, number) for arm in (more, less))
+        both = np.array([first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())], dtype=float)
+        return both[np.isfinite(both)]
+
+
+def contrast_findings(
+    runs: Runs, numbers: Mapping[str, Number], contrasts: tuple[tuple[str, str], ...]
+) -> list[Finding]:
+    """A finding for each number, contrast (more, less), convention and data set, and one pooled over the data sets."""
+    found = []
+    for name, number in numbers.items():
+        for convention in CONVENTIONS if number.curved else (None,):
+            of = number.of if convention is None else (lambda r, c=convention, n=number: n.of(r, c))
+            for more, less in contrasts:
+                groups = {data: runs.differences(data, more, less, of) for data in runs.names()}
+                groups = {data: values for data, values in groups.items() if len(values)}
+                words = f"{number.words}, {more} minus {less}"
+                for data, values in groups.items():
+                    found.append(_finding(name, words, more, less, data, convention, t_test(values), len(values)))
+                if len(groups) > 1:
+                    total = sum(map(len, groups.values()))
+                    found.append(_finding(name, words, more, less, "pooled", convention, pool(groups), total))
+    return found
+
+
+def _finding(
+    name: str, words: str, more: str, less: str, data: str, convention: str | None, pooled: Pooled, count: int
+) -> Finding:
+    verdict = "replicated" if pooled.low > 0 else "contradicted" if pooled.high < 0 else "not replicated"
+    return Finding(
+        f"{words} is above 0", data, pooled.effect, pooled.low, pooled.high, count, verdict, convention, words,
+        number=name, more=more, less=less, p=pooled.p, detectable=detectable(pooled.error, pooled.freedom),
+    )  # fmt: skip

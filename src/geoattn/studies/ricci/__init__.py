@@ -1,0 +1,1 @@
+"""Studies of the Ricci paper at its own scale."""

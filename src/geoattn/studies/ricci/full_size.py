@@ -1,0 +1,235 @@
+"""The studies at the paper's size: what is compared in them, their tables and their figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from geoattn.studies.engine.contrasts import CONVENTIONS, Number, Runs, contrast_findings
+from geoattn.studies.engine.finding import interval
+from geoattn.studies.engine.study import Pairs, Study
+from geoattn.studies.ricci.plans import PLANS
+
+__all__ = [
+    "ADJUSTED_HEADLINES",
+    "ADJUSTED_LVIT",
+    "CURVATURE_LVIT",
+    "DOSE_RESPONSE",
+    "FORGETTING_LVIT",
+    "MASKED_LVIT",
+    "STRENGTH_PILOT",
+]
+
+_LEVELS = np.linspace(0, 1, 51)
+_COLOURS = {"decrease": "tab:blue", "none": "tab:gray", "increase": "tab:red"}
+_DIRECTIONS = (("decrease", "increase"), ("decrease", "none"), ("none", "increase"), ("increase", "decrease"))
+
+
+def _losses(result: Any) -> list[float]:
+    return [row["loss"] for row in result["history"] if "loss" in row]
+
+
+def _shape(result: Any, convention: str) -> dict[str, Any]:
+    return result["distribution"]["end"][convention]
+
+
+def _quantile(level: float) -> Callable[[Any, str], float]:
+    def of(result: Any, convention: str) -> float:
+        quantiles = _shape(result, convention)["quantiles"]
+        return float("nan") if quantiles is None else float(np.interp(level, _LEVELS, quantiles))
+
+    return of
+
+
+def _curved(name: str) -> Callable[[Any, str], float]:
+    def of(result: Any, convention: str) -> float:
+        value = _shape(result, convention)[name]
+        return float("nan") if value is None else float(value)
+
+    return of
+
+
+def _perturbed(beginning: str, name: str) -> Callable[[Any], float]:
+    """Of the perturbation whose name begins so; the last of them, which is the strongest."""
+    return lambda result: [v for k, v in sorted(result["perturbed"].items()) if k.startswith(beginning)][-1][name]
+
+
+_SECTION_5 = {"relative_drop": "relative drop of accuracy", "rho": "rho", "perturbed": "accuracy"}
+_NUMBERS: dict[str, Number] = {
+    "mean_loss": Number("mean training loss over all epochs", lambda r: float(np.mean(_losses(r)))),
+    "final_loss": Number("training loss of the last epoch", lambda r: _losses(r)[-1]),
+    "test_accuracy": Number("test accuracy", lambda r: r["test_accuracy"]),
+    "running_accuracy": Number("training accuracy in training mode", lambda r: r["running_accuracy"]),
+    "train_accuracy": Number("training accuracy in evaluation mode", lambda r: r["train_accuracy"]),
+    "running_gap": Number("training accuracy in training mode less test accuracy", lambda r: r["running_gap"]),
+    "gap": Number("training accuracy in evaluation mode less test accuracy", lambda r: r["gap"]),
+    "variance": Number("variance of attention after training", lambda r: r["history"][-1]["variance"]),
+    "curvature_mean": Number("mean curvature of the last layer", _curved("mean"), curved=True),
+    "curvature_q05": Number("5 % quantile of curvature of the last layer", _quantile(0.05), curved=True),
+    "curvature_q95": Number("95 % quantile of curvature of the last layer", _quantile(0.95), curved=True),
+    "curvature_spread": Number(
+        "spread of curvature, 95 % less 5 % quantile", lambda r, c: _quantile(0.95)(r, c) - _quantile(0.05)(r, c), True
+    ),
+    "curvature_dip": Number("Hartigans' dip of curvature", _curved("dip"), curved=True),
+}
+_IMAGES = {
+    **_NUMBERS,
+    **{
+        f"{name}_section_5": Number(f"{words} on flipped, blurred and rotated images", _perturbed("flip", name))
+        for name, words in _SECTION_5.items()
+    },
+    **{
+        f"{name}_appendix_e3": Number(f"{words} on elastic and perspective images", _perturbed("elastic", name))
+        for name, words in _SECTION_5.items()
+    },
+}
+_TEXTS = {
+    **_NUMBERS,
+    **{
+        f"{name}_section_5": Number(f"{words} on texts with words swapped", _perturbed("word swap", name))
+        for name, words in _SECTION_5.items()
+    },
+}
+_FORGETTING = {
+    "forgotten_area": Number("area under the forgetting curve", lambda r: r["area"]),
+    "lost": Number("accuracy lost on the first task", lambda r: r["lost"]),
+    "first_accuracy": Number("accuracy on the first task before the second", lambda r: r["before"]["accuracy"]),
+    "variance": Number("variance of attention after the first task", lambda r: r["before"]["variance"]),
+    "curvature_mean": Number(
+        "mean curvature after the first task", lambda r, c: float(r["before"]["curvature"][c]["mean"]), True
+    ),
+}
+
+
+def _direction(config: dict[str, Any]) -> str:
+    return str(config["direction"])
+
+
+def _mask(config: dict[str, Any]) -> str:
+    return f"mask {config['mask']:g}"
+
+
+def _dose(config: dict[str, Any]) -> str:
+    return "none" if config["direction"] == "none" else f"{config['direction']} {config['strength']:g}"
+
+
+def _study(
+    name: str, place: str, how: str, numbers: dict[str, Number], contrasts: tuple[tuple[str, str], ...],
+    arm: Callable[[dict[str, Any]], str] = _direction, data: Callable[[dict[str, Any]], str] = lambda c: c["data"],
+    shown: tuple[str, ...] = ("mean_loss", "test_accuracy", "running_gap"),
+) -> Study:  # fmt: skip
+    version, trial, plan = PLANS[name]
+
+    def sizes(size: str) -> list[dict[str, Any]]:
+        return plan() if size == "paper" else _small(plan(), size)
+
+    def runs(pairs: Pairs) -> Runs:
+        return Runs(pairs, arm, data)
+
+    return Study(
+        name, version, trial, sizes, lambda pairs: _table(runs(pairs), numbers),
+        lambda pairs: _figure(runs(pairs), numbers, shown),
+        lambda pairs: contrast_findings(runs(pairs), numbers, contrasts),
+        paper="ricci", place=place, how=how, partial=True,
+    )  # fmt: skip
+
+
+def _small(configs: list[dict[str, Any]], size: str) -> list[dict[str, Any]]:
+    """smoke: the first seed on few rows, one epoch. small: on 6,400 rows, two epochs."""
+    first = [config for config in configs if config["seed"] == configs[0]["seed"]]
+    rows = {"limit": 96, "test_limit": 40} if size == "smoke" else {"limit": 6400, "test_limit": 2000}
+    return [{**config, **rows, "epochs": 1 if size == "smoke" else 2} for config in first]
+
+
+def _arms(runs: Runs) -> list[str]:
+    return list(dict.fromkeys(runs.arm(config) for config, _ in runs.pairs))
+
+
+def _table(runs: Runs, numbers: dict[str, Number]) -> Any:
+    """A row for each data set and arm: mean and half width of the 95 % interval over seeds of each number."""
+    import pandas as pd
+
+    rows = []
+    for data in runs.names():
+        for arm in _arms(runs):
+            row: dict[str, Any] = {"data": data, "arm": arm, "trials": len(runs.by_seed(data, arm, lambda _: 0))}
+            if not row["trials"]:
+                continue
+            for name, number in numbers.items():
+                for convention in CONVENTIONS if number.curved else (None,):
+                    of = number.of if convention is None else (lambda r, c=convention, n=number: n.of(r, c))
+                    values = np.array(list(runs.by_seed(data, arm, of).values()), dtype=float)
+                    mean, low, _ = interval(values)
+                    column = name if convention is None else f"{name} {convention}"
+                    row |= {column: mean, f"{column} half width": mean - low if np.isfinite(low) else None}
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _figure(runs: Runs, numbers: dict[str, Number], shown: tuple[str, ...]) -> Any:
+    """A row of panels for each data set: the loss by epoch where there is one, and chosen numbers by arm."""
+    from matplotlib.figure import Figure
+
+    names, arms = runs.names(), _arms(runs)
+    curves = "mean_loss" in numbers
+    figure = Figure(figsize=(3.2 * (len(shown) + curves), 2.4 * len(names) + 0.4), layout="constrained")
+    axes = figure.subplots(len(names), len(shown) + curves, squeeze=False)
+    for line, data in zip(axes, names, strict=True):
+        panels = list(line)
+        if curves:
+            ax = panels.pop(0)
+            for place, arm in enumerate(arms):
+                losses = list(runs.by_seed(data, arm, _losses).values())
+                shortest = min(map(len, losses), default=0)
+                if shortest:
+                    mean = np.mean([loss[:shortest] for loss in losses], axis=0)
+                    ax.plot(range(1, shortest + 1), mean, label=arm, color=_COLOURS.get(arm, f"C{place}"), lw=1.2)
+            ax.set_yscale("log")
+            ax.set_title(f"{data}: training loss", fontsize=9)
+            ax.legend(fontsize=6)
+        for ax, name in zip(panels, shown, strict=True):
+            for place, arm in enumerate(arms):
+                values = np.array(list(runs.by_seed(data, arm, numbers[name].of).values()), dtype=float)
+                ax.plot([place] * len(values), values, ".", color=_COLOURS.get(arm, f"C{place}"), alpha=0.6)
+                if len(values):
+                    ax.plot([place], [values.mean()], "_", color="black", ms=14)
+            ax.set_xticks(range(len(arms)), arms, fontsize=7, rotation=20)
+            ax.set_title(numbers[name].words, fontsize=8)
+    return figure
+
+
+_HOW = (
+    "L-ViT of Appendix D (8 layers, width 64, Adam, rate 5e-4, batches of 64) on the full data set; paired differences"
+    " by seed, each seed its own initialisation and order; pooled over data sets by a random-effects mean."
+)
+STRENGTH_PILOT = _study(
+    "strength-pilot", "how to choose the strength", "One seed, 12,800 rows, 3 epochs.", _IMAGES, (), _dose,
+    shown=("variance", "test_accuracy"),
+)  # fmt: skip
+ADJUSTED_LVIT = _study("adjusted-lvit", "Table 1, Figures 4 and 5, Section 5", _HOW, _IMAGES, _DIRECTIONS)
+ADJUSTED_HEADLINES = _study(
+    "adjusted-headlines", "Table 1, Figures 9 and 10",
+    "BERT-Tiny from random weights on Headlines, 20 epochs, rate 1e-4 (the paper's 5e-6 in one run without a"
+    " regulariser).", _TEXTS, _DIRECTIONS, lambda c: _direction(c) if c["rate"] == 1e-4 else "none at the paper's rate",
+)  # fmt: skip
+MASKED_LVIT = _study(
+    "masked-lvit", "Figures 13 and 14",
+    f"{_HOW} Edges masked while training, stopped at a validation accuracy of 0.87.", _IMAGES,
+    tuple(pair for m in ("0.2", "0.5", "0.8") for pair in ((f"mask {m}", "mask 0"), ("mask 0", f"mask {m}"))), _mask,
+    shown=("test_accuracy", "relative_drop_appendix_e3"),
+)  # fmt: skip
+CURVATURE_LVIT = _study(
+    "curvature-lvit", "Section 4.1", f"{_HOW} The exact curvature is the penalty; 7 epochs.", _IMAGES, _DIRECTIONS
+)
+FORGETTING_LVIT = _study(
+    "forgetting-lvit", "Figures 7 and 11", "L-ViT on Fashion-MNIST with the variance pushed, then on MNIST without.",
+    _FORGETTING, _DIRECTIONS, data=lambda c: f"{c['first']}, then {c['second']}",
+    shown=("forgotten_area", "lost", "first_accuracy"),
+)  # fmt: skip
+DOSE_RESPONSE = _study(
+    "dose-response", "how to choose the strength", f"{_HOW} 7 epochs.", _IMAGES,
+    tuple((f"{d} {s:g}", "none") for s in (0.03, 0.1, 0.3, 1.0) for d in ("decrease", "increase")), _dose,
+    shown=("variance", "test_accuracy"),
+)  # fmt: skip

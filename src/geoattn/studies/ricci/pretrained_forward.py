@@ -1,0 +1,201 @@
+"""Figures 3 and 8 on real pretrained models: the curvature of attention from the first layer to the last."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from geoattn._core.errors import DegenerateCurvatureWarning, GeoattnError
+from geoattn.attention.session import capture
+from geoattn.curvature.ollivier import ollivier_ricci
+from geoattn.curvature.result import distance_to_one
+from geoattn.datasets.loader import load_data
+from geoattn.studies.engine.contrasts import CONVENTIONS, Number, Runs, contrast_findings
+from geoattn.studies.engine.finding import Finding
+from geoattn.studies.engine.pooling import t_test
+from geoattn.studies.engine.study import Pairs, Study
+from geoattn.studies.ricci.adjusted_training import short
+
+__all__ = ["STUDY", "trial"]
+
+_IMAGES, _TEXTS = ("cifar10", "fashion-mnist", "mnist"), ("sst2", "imdb", "headlines")
+#: Models by name of their folder, and what a reader must know about them.
+MODELS = {
+    "dinov2-small": "DINOv2 ViT-S/14 at 224 pixels",
+    "minilm": "all-MiniLM-L6-v2",
+    "bert-tiny-questions": "BERT-Tiny, fine-tuned to tell questions from statements; no licence stated",
+    "smollm2-135m": "SmolLM2-135M-Instruct, dequantised from 4 bits",
+    "stories15m": "Llama of 6 layers trained on stories",
+    "stories260K": "Llama of 5 layers trained on stories",
+}
+_NUMBERS = ("distance_to_one", "q05", "mean")
+_PIXELS = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+
+
+def trial(config: dict[str, Any]) -> dict[str, Any]:
+    """Run the first test rows through a model: numbers of each layer's curvature under each convention, by sample.
+
+    ``layers[convention][number]`` is a list over layers of means over samples; ``samples[convention][number]`` has a
+    list over samples for the first and for the last layer. Of each head ``edges`` edges are drawn.
+    """
+    model, batches = _load(config)
+    rows: list[dict[str, np.ndarray]] = []
+    heads = tokens = 0
+    with torch.no_grad():
+        for k, batch in enumerate(batches):
+            with capture(model) as record:
+                model(**batch)
+            rows.append({c: _of_sample(record, c, config["edges"], k) for c in CONVENTIONS})
+            heads, tokens = (int(size) for size in record[0].shape[1:3])
+    found: dict[str, Any] = {"layers": {}, "samples": {}}
+    for convention in CONVENTIONS:
+        values = np.stack([row[convention] for row in rows])  # samples, layers, numbers
+        found["layers"][convention] = dict(zip(_NUMBERS, np.nanmean(values, 0).T.tolist(), strict=True))
+        found["samples"][convention] = {
+            name: {"first": values[:, 0, j].tolist(), "last": values[:, -1, j].tolist()}
+            for j, name in enumerate(_NUMBERS)
+        }
+    return short({**found, "heads": heads, "tokens": tokens})
+
+
+def _of_sample(record: Any, convention: str, edges: int, seed: int) -> np.ndarray:
+    """(layers, numbers) of one sample, over all heads."""
+    lines = []
+    for call in record:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DegenerateCurvatureWarning)
+            valid = call.valid[:, None].expand(call.shape[:3])
+            values = ollivier_ricci(
+                call.attention(), convention, edges=edges, mask=valid, threads=1, seed=seed
+            ).values()  # fmt: skip
+        if len(values) == 0:
+            raise GeoattnError(f"no edge of {call.name} has a curvature under {convention}.")
+        lines.append([distance_to_one(values), float(np.quantile(values, 0.05)), float(values.mean())])
+    return np.array(lines)
+
+
+def _load(config: dict[str, Any]) -> tuple[Any, Any]:
+    """The model and its samples, one by one."""
+    folder = _folder(config["model"])
+    data = load_data(config["data"], split="test", limit=config["samples"], seed=0)
+    if data.texts is None:
+        from transformers import AutoModel
+
+        mean, std = (torch.tensor(_PIXELS[name])[:, None, None] for name in ("mean", "std"))
+        pixels = data.pixels()
+        images = (
+            (functional.interpolate(x[None], size=config["pixels"], mode="bicubic", antialias=True).clamp(0, 1) - mean)
+            / std
+            for x in (p.expand(3, -1, -1) for p in pixels)
+        )
+        return AutoModel.from_pretrained(folder).eval(), ({"pixel_values": image} for image in images)
+    if (folder / "config.json").exists():
+        from transformers import AutoModel, PreTrainedTokenizerFast
+
+        model, tokenizer = (
+            AutoModel.from_pretrained(folder).eval(),
+            PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json")),
+        )
+    else:
+        from geoattn.models.llama2c import load_llama2c
+
+        model, tokenizer = load_llama2c(folder)
+    return model, (
+        {"input_ids": tokenizer(t, return_tensors="pt", truncation=True, max_length=config["length"])["input_ids"]}
+        for t in data.texts
+    )
+
+
+def _folder(name: str) -> Path:
+    """The model in the folder that ``GEOATTN_MODELS`` names, or in ``GEOATTN_DATA``."""
+    roots = [os.environ[v] for v in ("GEOATTN_MODELS", "GEOATTN_DATA") if os.environ.get(v)]
+    for root in roots:
+        if Path(root, name).is_dir():
+            return Path(root, name)
+    raise GeoattnError(
+        f"this study needs the model {name} ({MODELS[name]}), which is not here: set GEOATTN_MODELS to a folder that"
+        f" holds {name}/ with its weights."
+    )
+
+
+def _sizes(size: str) -> list[dict[str, Any]]:
+    """paper: 100 samples of each; small: 12; smoke: 2 of the smallest model."""
+    common = {"samples": {"paper": 100, "small": 12, "smoke": 2}[size], "length": 128, "pixels": 224, "edges": 64}
+    configs = [
+        {"model": model, "data": data, "seed": 0, **common}
+        for model in reversed(MODELS)
+        for data in (_IMAGES if model.startswith("dino") else _TEXTS)
+    ]
+    return configs if size != "smoke" else configs[:1]
+
+
+def _expanded(pairs: Pairs) -> Pairs:
+    """A pair for each sample and end: samples take the place of seeds within a model and a data set."""
+    return [
+        (
+            {"data": f"{config['model']} on {config['data']}", "seed": k, "layer": end},
+            {c: {name: result["samples"][c][name][end][k] for name in _NUMBERS} for c in CONVENTIONS},
+        )
+        for config, result in pairs
+        for end in ("first", "last")
+        for k in range(len(result["samples"]["markov"]["q05"][end]))
+    ]
+
+
+def _verdict(pairs: Pairs) -> list[Finding]:
+    runs = Runs(_expanded(pairs), lambda c: c["layer"])
+    words = {"distance_to_one": "distance of curvature to 1", "q05": "5 % quantile of curvature", "mean": "curvature"}
+    numbers = {name: Number(f"{words[name]} by layer", lambda r, c, n=name: r[c][n], curved=True) for name in _NUMBERS}
+    return contrast_findings(runs, numbers, (("first", "last"), ("last", "first")))
+
+
+def _table(pairs: Pairs) -> Any:
+    """A row for each model, data set and convention: distance to one in the first and last layer, and the shift."""
+    import pandas as pd
+
+    rows = []
+    for config, result in pairs:
+        for convention in CONVENTIONS:
+            ends = {k: np.array(v) for k, v in result["samples"][convention]["distance_to_one"].items()}
+            shift = t_test(ends["first"] - ends["last"])
+            rows.append({
+                "model": config["model"], "what": MODELS[config["model"]], "data": config["data"],
+                "convention": convention, "samples": len(ends["first"]),
+                "layers": len(result["layers"][convention]["mean"]), "first": ends["first"].mean(),
+                "last": ends["last"].mean(), "shift": shift.effect, "low": shift.low, "high": shift.high,
+            })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _figure(pairs: Pairs) -> Any:
+    """Distance to one by depth, a panel for each convention and a line for each model and data set."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(3.2 * len(CONVENTIONS), 3.2), layout="constrained")
+    axes = figure.subplots(1, len(CONVENTIONS))
+    colours = {name: f"C{k}" for k, name in enumerate(MODELS)}
+    for ax, convention in zip(axes, CONVENTIONS, strict=True):
+        for config, result in pairs:
+            line = result["layers"][convention]["distance_to_one"]
+            depth = np.linspace(0, 1, len(line))
+            first = config["data"] in ("cifar10", "sst2")
+            ax.plot(depth, line, color=colours[config["model"]], lw=1.2, label=config["model"] if first else None)
+        ax.set_title(convention, fontsize=10)
+        ax.set_xlabel("depth (first layer 0, last 1)")
+    axes[0].set_ylabel("distance of curvature to 1")
+    axes[0].legend(fontsize=7)
+    return figure
+
+
+STUDY = Study(
+    "pretrained-forward", 1, "geoattn.studies.ricci.pretrained_forward:trial", _sizes, _table, _figure, _verdict,
+    paper="ricci", place="Figures 3 and 8",
+    how="Six pretrained models, the first 100 drawn test rows of each data set (texts cut at 128 tokens, images at 224"
+    " pixels), 64 edges of each head; differences within a sample, pooled over models and data sets.", partial=True,
+)  # fmt: skip

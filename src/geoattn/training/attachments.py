@@ -1,0 +1,218 @@
+"""The contract of what attaches to a model: regularisers, interventions and the monitor.
+
+An attachment holds settings. `Attachment.attach` puts it to work on a model and returns a `Handle`, which gives the
+penalty of each forward pass, logs figures and takes everything away again. A class that is registered has a name in
+recipes, and `tests/training/test_attachment_contract.py` runs the laws of the contract on it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, TypeVar, no_type_check
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from geoattn._core.errors import GeoattnError
+from geoattn.attention.selection import Layers
+from geoattn.attention.session import Capture
+from geoattn.training.distributed import Processes
+
+__all__ = [
+    "Attachment", "CapturingHandle", "Handle", "Sink", "attachment_class", "attachment_names", "register_attachment",
+]  # fmt: skip
+
+#: Where figures of a step go: called with the step and a flat dictionary of numbers.
+Sink = Callable[[int, dict[str, float]], object]
+
+_BUILT_IN = (
+    "regularisers.variance", "regularisers.curvature", "regularisers.entropy", "interventions.temperature",
+    "interventions.dropout", "interventions.edge_mask", "monitor",
+)  # fmt: skip
+_registered: dict[str, type[Attachment]] = {}
+_Class = TypeVar("_Class", bound="type[Attachment]")
+
+
+class Attachment(ABC):
+    """Something that attaches to a model and acts on each of its forward passes.
+
+    ``changes_attention`` says whether it changes the output of the model. A training loop attaches those that do
+    after all others.
+
+    Examples
+    --------
+    >>> import geoattn as ga
+    >>> isinstance(ga.Monitor(), ga.training.Attachment), ga.EdgeMask(0.1).changes_attention
+    (True, True)
+    """
+
+    changes_attention = False
+
+    @abstractmethod
+    def attach(
+        self,
+        model: nn.Module,
+        *,
+        layers: Layers = None,
+        log: Sink | None = None,
+        processes: Processes | None = None,
+    ) -> Handle:
+        """Act on ``model`` from now on, until `Handle.remove`.
+
+        ``layers`` chooses attention modules, as in `geoattn.capture`. ``log`` is called with (step, figures) for each
+        forward pass that has figures. ``processes`` are those of torch DDP among which each batch is divided.
+        """
+
+
+class Handle(ABC):
+    """An attachment at work on a model.
+
+    ``step`` is the number of the last forward pass with gradients, from 0. ``weight`` multiplies the penalty in the
+    model's own loss; it is below 1 for one of several micro-batches. A handle is a context manager that removes it at
+    the end.
+
+    Examples
+    --------
+    >>> import torch, geoattn as ga
+    >>> model = ga.models.LViT()
+    >>> with ga.VarianceRegulariser("decrease").attach(model) as handle:
+    ...     _ = model(torch.rand(2, 1, 28, 28))
+    ...     names = sorted(handle.figures())[:2]
+    >>> names
+    ['penalty', 'variance']
+    """
+
+    def __init__(self, model: nn.Module, log: Sink | None) -> None:
+        self.model = model
+        self.step = -1
+        self.weight = 1.0
+        self._log = log
+        self._attached = True
+
+    @abstractmethod
+    def figures(self) -> dict[str, float]:
+        """Plain numbers of the last forward pass, by name."""
+
+    def penalty(self, task: Tensor | None = None) -> Float[Tensor, ""]:
+        """What the last forward pass adds to a loss of your own. Zero, unless the attachment is a regulariser.
+
+        ``task`` is the loss that it will be added to; only a regulariser with ``strength=`` needs it.
+        """
+        self._require_attached()
+        return torch.zeros((), device=next((p.device for p in self.model.parameters()), None))
+
+    @abstractmethod
+    def restart(self) -> None:
+        """Forget the last forward pass."""
+
+    def remove(self) -> None:
+        """Leave the model as it was before. A second call does nothing."""
+        if self._attached:
+            self._attached = False
+            self._detach()
+
+    @abstractmethod
+    def _detach(self) -> None:
+        """Take everything away from the model."""
+
+    def __enter__(self) -> Handle:
+        """The handle itself: ``with attachment.attach(model) as handle``."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove it."""
+        self.remove()
+
+    def _require_attached(self) -> None:
+        if not self._attached:
+            raise GeoattnError(f"this {_kind(self)} was removed from its model; attach it again.")
+
+
+class CapturingHandle(Handle):
+    """A handle that captures the attention of each forward pass."""
+
+    def __init__(self, model: nn.Module, layers: Layers, log: Sink | None, processes: Processes | None) -> None:
+        super().__init__(model, log)
+        self.processes = processes
+        self._asked = False
+        self._capture = Capture(model, layers, on_begin=self._begin)
+        self._record = self._capture.__enter__()
+        # This hook runs after those of the capture, when the function mode is inactive.
+        self._hook = model.register_forward_hook(self._after)
+
+    def _begin(self, module: nn.Module) -> None:
+        """A forward pass begins. Passes with gradients are steps.
+
+        Where parts of the model are called by themselves, all that runs until somebody asks for the penalty is one
+        step.
+        """
+        training = torch.is_grad_enabled()
+        if module is self.model or self._asked or not training or self.step < 0:
+            self.restart()
+            self.step += training
+
+    @no_type_check
+    def _after(self, _model, _args, output):
+        return output
+
+    def restart(self) -> None:
+        """Forget the last forward pass."""
+        self._record.clear()
+        self._asked = False
+
+    def _detach(self) -> None:
+        self._hook.remove()
+        self._capture.__exit__(None, None, None)
+        self._record.clear()
+
+
+def register_attachment(name: str) -> Callable[[_Class], _Class]:
+    """Give a class of attachments a name in recipes; a class decorator.
+
+    Examples
+    --------
+    >>> from geoattn.training import attachment_names
+    >>> attachment_names()
+    ['curvature', 'dropout', 'edge-mask', 'entropy', 'monitor', 'temperature', 'variance']
+    """
+
+    def add(kind: _Class) -> _Class:
+        if _registered.get(name, kind) is not kind:
+            raise GeoattnError(f"the name {name!r} belongs to {_registered[name].__name__}; choose another.")
+        _registered[name] = kind
+        return kind
+
+    return add
+
+
+def attachment_names() -> list[str]:
+    """Names of all registered attachments.
+
+    Examples
+    --------
+    >>> from geoattn.training import attachment_names
+    >>> "variance" in attachment_names()
+    True
+    """
+    _load()
+    return sorted(_registered)
+
+
+def attachment_class(name: str) -> type[Any]:
+    """The class that is registered under a name."""
+    _load()
+    if name not in _registered:
+        raise GeoattnError(f"unknown regulariser {name!r}; expected one of {', '.join(attachment_names())}.")
+    return _registered[name]
+
+
+def _load() -> None:
+    for module in _BUILT_IN:
+        import_module(f"geoattn.training.{module}")
+
+
+def _kind(handle: Handle) -> str:
+    return type(handle).__name__.removesuffix("Handle").lower() or "attachment"

@@ -1,0 +1,1 @@
+"""Interventions: changes of attention while a model runs."""

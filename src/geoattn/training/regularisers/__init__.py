@@ -1,0 +1,1 @@
+"""Regularisers: functions of attention that are added to the loss."""

@@ -1,0 +1,120 @@
+"""The regulariser of the Ricci paper: a function of the variance of attention, added to the loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from geoattn._core.arguments import read_number
+from geoattn._core.errors import GeoattnError
+from geoattn.attention.record import Record
+from geoattn.training.attachments import register_attachment
+from geoattn.training.distributed import mean_over_samples
+from geoattn.training.regularisers.contract import Penalty, Regulariser, layer_name
+from geoattn.training.strength import read_weight
+from geoattn.training.variance_from_maps import call_variance
+from geoattn.training.variance_range import record_scale
+
+__all__ = ["VarianceRegulariser"]
+
+_LARGEST_EXPONENT = 80.0  # exp(80) is finite in float32
+
+
+@register_attachment("variance")
+class VarianceRegulariser(Regulariser):
+    r"""Adds :math:`\gamma\, h(\sigma_A^2)` to the loss (equation 7 of the Ricci paper).
+
+    :math:`\sigma_A^2` is the population variance over the valid entries of a map, averaged over samples and heads,
+    then over layers. To increase it :math:`h(x) = \exp(-a x + b)`, to decrease it :math:`h(x) = \log(a x + b)`: both
+    have decreasing marginals, so attention neither becomes uniform nor one-hot at any price.
+
+    The paper gives no values for a, b and gamma. By default the first forward pass sets a and the floor of the
+    variance by the number of tokens and the mask, and h takes the variance above its floor: a full map of n tokens has
+    variances between 0 and (n - 1) / n^2 and gets a of about 4 n^2 / 3; a causal map has a floor above 0. h is then 1
+    or 0 for uniform attention. ``strength`` chooses gamma by its effect; see `geoattn.training.strength.Strength`.
+
+    Where the model's attention is fused nothing but queries and keys is read, in O(n) memory; see
+    `geoattn.training.streamed_variance`.
+
+    Parameters
+    ----------
+    direction
+        ``increase`` or ``decrease``: where the variance is to go.
+    a
+        Scale, above 0. None: set by the first forward pass; see `geoattn.training.variance_range.record_scale`.
+    b
+        Shift; default 0 to increase and 1 to decrease. To decrease it must be above 0, as the variance may be 0.
+    gamma
+        Weight, above 0; default 1.
+    strength, adapt
+        Instead of gamma: the ratio of the gradient of the penalty to that of the task, set on the first steps; with
+        ``adapt`` kept all along.
+
+    Examples
+    --------
+    >>> import torch, geoattn
+    >>> from geoattn.training import VarianceRegulariser
+    >>> model = geoattn.models.LViT()
+    >>> handle = VarianceRegulariser("decrease").attach(model)
+    >>> logits = model(torch.rand(2, 1, 28, 28))
+    >>> loss = torch.nn.functional.cross_entropy(logits, torch.tensor([3, 7])) + handle.penalty()
+    >>> loss.backward()
+    >>> handle.remove()
+    """
+
+    def __init__(
+        self, direction: Any = "increase", a: Any = None, b: Any = None, gamma: Any = None, *, strength: Any = None,
+        adapt: Any = False,
+    ) -> None:  # fmt: skip
+        if direction not in ("increase", "decrease"):
+            raise GeoattnError(f"direction must be 'increase' or 'decrease'; got {direction!r}.")
+        self.direction = direction
+        self.a = None if a is None else read_number("a", a, above=0)
+        self.b = read_number("b", (0.0 if direction == "increase" else 1.0) if b is None else b)
+        self.floor = 0.0  # the smallest variance that maps with such a mask can have
+        self.gamma, self.strength = read_weight(gamma, strength, adapt, default=1.0)
+        if direction == "decrease" and self.b <= 0:
+            raise GeoattnError(
+                f"log(a x + b) is undefined at variance x = 0 for b = {self.b:g}; to decrease the variance b must be"
+                " above 0, for example 1."
+            )
+        if direction == "increase" and self.b > _LARGEST_EXPONENT:
+            raise GeoattnError(f"exp(-a x + b) overflows for b = {self.b:g}; b must be at most {_LARGEST_EXPONENT:g}.")
+
+    def h(self, variance: Any) -> Any:
+        """The function of the variance, before gamma."""
+        if self.a is None:
+            raise GeoattnError("a is set by the first forward pass; give a, or run the model first.")
+        x = self.a * (variance - self.floor)
+        return torch.exp(self.b - x) if self.direction == "increase" else torch.log(x + self.b)
+
+    def state(self) -> dict[str, Any]:
+        """Scale and floor, which the first forward pass sets."""
+        return {} if self.a is None else {"a": self.a, "floor": self.floor}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Go on with them."""
+        if "a" in state:
+            self.a, self.floor = float(state["a"]), float(state["floor"])
+
+    def penalise(self, record: Record, step: int) -> Penalty:
+        """Gamma times h of the variance, and the variance of each layer."""
+        if self.a is None:
+            self.a, self.floor = record_scale(record)
+        layers: dict[str, Any] = {}
+        for call in record:
+            layers[layer_name(call.name, call.visit, layers)] = mean_over_samples(call_variance(call))
+        variance = _mean(list(layers.values()))
+        if bool(variance.isnan()):  # samples of nothing but padding have no maps
+            layers = {name: value for name, value in layers.items() if not bool(value.isnan())}
+            if not layers:
+                raise GeoattnError("no attention map of this batch has an entry between real tokens; is all padding?")
+            variance = _mean(list(layers.values()))
+        figures = {"variance": variance, **{f"variance/{name}": value for name, value in layers.items()}}
+        return Penalty(self.gamma * self.h(variance), figures)
+
+
+def _mean(layers: list[Any]) -> Any:
+    """The mean over layers, which may lie on several devices."""
+    return torch.stack([value.to(layers[0].device) for value in layers]).mean()

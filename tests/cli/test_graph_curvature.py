@@ -1,0 +1,58 @@
+"""``geoattn curvature`` with a graph in a file."""
+
+from __future__ import annotations
+
+import json
+
+import networkx as nx
+import pytest
+from scipy.io import mmwrite
+from scipy.sparse import csr_array, save_npz
+from typer.testing import CliRunner
+
+import geoattn as ga
+from geoattn._core.errors import GeoattnError
+from geoattn.cli.app import app
+from geoattn.graph.graph_files import read_graph_file
+
+pytestmark = pytest.mark.filterwarnings("ignore::geoattn.DegenerateCurvatureWarning")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder, graph = tmp_path_factory.mktemp("graphs"), nx.karate_club_graph()
+    nx.write_graphml(graph, folder / "club.graphml")
+    nx.write_gml(graph, folder / "club.gml")
+    nx.write_weighted_edgelist(graph, folder / "club.edgelist")
+    lines = [f"{u},{v},{d['weight']}" for u, v, d in graph.edges(data=True)]
+    (folder / "club.csv").write_text("\n".join(["source,target,weight", *lines]))
+    matrix = csr_array(nx.to_scipy_sparse_array(graph, dtype=float))
+    mmwrite(folder / "club.mtx", matrix)
+    save_npz(folder / "club.npz", matrix)
+    return folder
+
+
+@pytest.mark.parametrize("suffix", ["graphml", "gml", "edgelist", "csv", "mtx", "npz"])
+def test_every_format(files, suffix):
+    result = CliRunner().invoke(app, ["curvature", str(files / f"club.{suffix}"), "--convention", "grc-0.6", "--json"])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    expected = ga.ollivier_ricci(nx.karate_club_graph(), "grc-0.6").summary()
+    assert found["mean"] == pytest.approx(expected["mean"], abs=1e-12)
+    assert found["values"] == 78
+
+
+@pytest.mark.parametrize("suffix", ["graphml", "gml", "mtx", "npz"])
+def test_a_file_that_ends_in_the_middle(files, tmp_path, suffix):
+    whole = (files / f"club.{suffix}").read_bytes()
+    path = tmp_path / f"half.{suffix}"
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(GeoattnError, match="cannot be read"):
+        read_graph_file(path)
+
+
+def test_a_line_that_is_no_edge(tmp_path):
+    path = tmp_path / "x.edgelist"
+    path.write_text("a b 1\nc")
+    with pytest.raises(GeoattnError, match="line 2"):
+        read_graph_file(path)

@@ -1,0 +1,28 @@
+"""Run the hostile sweep with the kernel of another build folder: python sanitized.py FOLDER [pytest arguments].
+
+The kernel of the folder takes the place of the installed one before anything imports it. `make sanitize` calls this.
+"""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+SWEEP = ["tests/curvature/test_exactness.py", "tests/curvature/test_starts.py", "tests/curvature/test_gradient.py"]
+
+
+def main() -> int:
+    """The exit code of pytest."""
+    (kernel,) = Path(sys.argv[1]).glob("_native*.so")
+    spec = importlib.util.spec_from_file_location("geoattn._native", kernel)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["geoattn._native"] = module
+    spec.loader.exec_module(module)
+    return int(pytest.main(["-q", "-p", "no:xdist", "-p", "no:cacheprovider", *(sys.argv[2:] or SWEEP)]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
