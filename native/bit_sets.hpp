@@ -16,7 +16,7 @@ namespace geoattn::GEOATTN_ISA {
 template <int V> class Extent {
   public:
     explicit Extent(int, int) {}
-    static constexpr int WORDS = V <= 5 ? 1 : V <= 9 ? 2 : 4;
+    static constexpr int WORDS = V <= 5 ? 1 : V <= 9 ? 2 : V <= 17 ? 4 : (V + 3) / 4;
     static constexpr int vectors() { return V; }
     static constexpr int columns() { return 16 * V; }
     static constexpr int stride() { return 16 * V; }
@@ -26,13 +26,13 @@ template <int V> class Extent {
 template <> class Extent<0> {
   public:
     Extent(int n, int stride)
-        : vectors_((n + 15) / 16), stride_(stride), words_((vectors_ + 3) / 4), best(std::size_t(16) * vectors_),
+        : vectors_((n + 15) / 16), stride_(stride), words_((vectors_ + 15) / 16 * 4), best(std::size_t(16) * vectors_),
           bits(std::size_t(2) * words_) {}
     static constexpr int WORDS = 0;
     int vectors() const { return vectors_; }
     int columns() const { return 16 * vectors_; }
     int stride() const { return stride_; }
-    int words() const { return words_; }
+    int words() const { return words_; }  // a multiple of four: one vector
     int side_words() const { return words_; }
 
   private:
@@ -46,16 +46,30 @@ template <> class Extent<0> {
 inline bool has(const std::uint64_t* set, int k) { return set[k >> 6] >> (k & 63) & 1; }
 inline void flip(std::uint64_t* set, int k) { set[k >> 6] ^= 1ull << (k & 63); }
 
+// body(w) for all words of a set: four at a time where their number is not known to the compiler.
+template <int V, class Body> [[gnu::always_inline]] inline void each_word(const Extent<V>& extent, Body body) {
+    if constexpr (V > 0) {
+        for (int w = 0; w < Extent<V>::WORDS; ++w) body(w);
+    } else {
+        for (int w = 0; w < extent.words(); w += 4)
+#pragma GCC unroll 4
+            for (int k = 0; k < 4; ++k) body(w + k);
+    }
+}
+
 template <int V> int size_of(const std::uint64_t* set, const Extent<V>& extent) {
     int sum = 0;
-    for (int w = 0; w < extent.words(); ++w) sum += std::popcount(set[w]);
+    each_word(extent, [&](int w) { sum += std::popcount(set[w]); });
     return sum;
 }
 template <int V> void add_all(std::uint64_t* __restrict set, const std::uint64_t* __restrict other, const Extent<V>& extent) {
-    for (int w = 0; w < extent.words(); ++w) set[w] |= other[w];
+    each_word(extent, [&](int w) { set[w] |= other[w]; });
 }
 template <int V> void flip_all(std::uint64_t* __restrict set, const std::uint64_t* __restrict other, const Extent<V>& extent) {
-    for (int w = 0; w < extent.words(); ++w) set[w] ^= other[w];
+    each_word(extent, [&](int w) { set[w] ^= other[w]; });
+}
+template <int V> void copy_all(std::uint64_t* __restrict set, const std::uint64_t* __restrict other, const Extent<V>& extent) {
+    each_word(extent, [&](int w) { set[w] = other[w]; });
 }
 
 // A set for a moment: on the stack where its size is known.

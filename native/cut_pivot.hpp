@@ -19,7 +19,7 @@ template <int V, bool PART> void CutSimplex<V, PART>::start(const StartTree<V, P
     for (int g = 0; g < last_; ++g) {
         const Branch& x = tree[g + 1];
         const int turn = (x.node ^ x.parent) & -x.outward, tail = x.parent ^ turn;
-        std::copy_n(set_of(slots_of_, x.parent), words_, set_of(slots_of_, x.node));
+        copy_all(set_of(slots_of_, x.node), set_of(slots_of_, x.parent), extent_);
         flip(set_of(slots_of_, x.node), g);
         edge_[g] = {x.length, {tail, x.node ^ turn}};
         flip(set_of(leaving_, tail), g);
@@ -36,7 +36,7 @@ template <int V, bool PART> void CutSimplex<V, PART>::start(const StartTree<V, P
         const std::uint64_t turn = -std::uint64_t(has(with_last.data(), g));
         std::uint64_t *side = set_of(side_of_, g), *branch = set_of(below_, v);
         add_all(set_of(below_, parent), branch, extent_);
-        for (int w = 0; w < extent_.words(); ++w) side[w] = branch[w] ^ (others.word[w] & turn);
+        each_word(extent_, [&](int w) { side[w] = branch[w] ^ (others.word[w] & turn); });
         const std::int64_t up = supply[v], falls = std::int64_t(has(outward.data(), g)) - 1;  // its sign is as good as random: no branch
         supply[parent] += up;
         flow[g] = (up ^ falls) - falls;
@@ -86,7 +86,7 @@ template <int V, bool PART>
 }
 
 // The edge across a cut that becomes tight first; lists the nodes of the side.
-template <int V, bool PART> auto CutSimplex<V, PART>::find_edge(bool outward, const std::uint64_t* side, int& count) -> Found {
+template <int V, bool PART> [[gnu::always_inline]] inline auto CutSimplex<V, PART>::find_edge(bool outward, const std::uint64_t* side, int& count) -> Found {
     if (!in_range_) [[unlikely]] {
         count = 0;
         for (int v = 0; v < n_; ++v)
@@ -114,7 +114,7 @@ template <int V, bool PART> [[gnu::always_inline]] inline double CutSimplex<V, P
     const std::int64_t supply = -flow_[e];
     const Extent<V>& extent = extent_;
     auto cut = scratch(0), path = scratch(1), moving = scratch(2), more = scratch(3), tails = scratch(4), wide = scratch(5);
-    std::copy_n(set_of(side_of_, e), extent.words(), cut.data());
+    copy_all(cut.data(), set_of(side_of_, e), extent);
     const bool other_side = size_of(cut.data(), extent) * 2 > n_;  // the side with the last node is the smaller one
     const bool outward = has(tails_.data(), e) == other_side;
     const std::uint64_t turn = -std::uint64_t(other_side);
@@ -131,11 +131,11 @@ template <int V, bool PART> [[gnu::always_inline]] inline double CutSimplex<V, P
 
     // The supply leaves the cut by the new edge: along the path between its ends, cuts and flows change.
     const std::uint64_t *at_tail = set_of(slots_of_, tail), *at_head = set_of(slots_of_, head), *at_last = set_of(slots_of_, last_);
-    for (int w = 0; w < extent.words(); ++w) {
+    each_word(extent, [&](int w) {
         path.word[w] = moving.word[w] = at_tail[w] ^ at_head[w];
         more.word[w] = at_head[w] ^ at_last[w] ^ tails_[w];
         tails.word[w] = 0;
-    }
+    });
     flip(path.data(), e);
     const double shift = SIGN[outward] * step, scale = net_.rough_scale;
     double* p = p_.data();
@@ -168,7 +168,7 @@ template <int V, bool PART> [[gnu::always_inline]] inline double CutSimplex<V, P
     flow_[e] = supply;
     urgency[e] = 0;
     most_ = most;
-    for (int w = 0; w < extent.words(); ++w) tails_[w] ^= path.word[w] & (tails.word[w] ^ turn);
+    each_word(extent, [&](int w) { tails_[w] ^= path.word[w] & (tails.word[w] ^ turn); });
     flip(tails_.data(), e);
     flip(set_of(leaving_, edge_[e].tail()), e);
     flip(set_of(leaving_, tail), e);

@@ -67,7 +67,7 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
     double cost() {
         long double sum = 0;  // sums of a thousand terms would round more than the gap allows
         p_[source_] = 0;
-        slack_ = 0;
+        slack_ = tree_violation_ = 0;
         sort_slots(source_);
         for (int k = last_ - 1; k >= 0; --k) {
             Edge& x = edge_[order_[k]];
@@ -76,7 +76,9 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
             p_[x.end[!out]] = p_[x.end[out]] + SIGN[out] * x.length;
             const double flow = std::fabs(double(flow_[order_[k]]));
             sum += static_cast<long double>(flow) * x.length;
-            slack_ += flow * std::fabs(x.length - (p_[x.tail()] - p_[x.head()]));
+            const double off = x.length - (p_[x.tail()] - p_[x.head()]);
+            slack_ += flow * std::fabs(off);
+            tree_violation_ = std::min(tree_violation_, off);
         }
         return double(sum);
     }
@@ -85,7 +87,9 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
     // lack to be feasible, on the longest way.
     double excess(double moved_mass, double) {
         if (in_range_) round_potentials();
-        return slack_ - violation(net_, extent_, p_.data(), in_range_ ? rough_p_.data() : nullptr, all_.data()) * net_.most_hops * moved_mass;
+        if (in_range_) count_tree_edges();
+        const double worst = violation(net_, extent_, p_.data(), in_range_ ? rough_p_.data() : nullptr, count_.data(), all_.data());
+        return slack_ - std::min(worst, tree_violation_) * net_.most_hops * moved_mass;
     }
 
     double potential(int v) const { return p_[v]; }
@@ -112,7 +116,7 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
     static constexpr double SIGN[2] = {-1.0, 1.0};
     static constexpr int WORDS = Extent<V>::WORDS, MANY = 24;
     static constexpr bool STAGED = V == 0 || !PART;
-    using Stage = FirstStage<V == 0 ? 0 : V <= 5 ? 2 : 5>;
+    using Stage = FirstStage<V == 0 ? 0 : V <= 5 ? 2 : V <= 21 ? 5 : 9>;
     struct Edge {
         double length;
         std::int32_t end[2];  // tail and head: p(tail) = p(head) + length
@@ -138,6 +142,7 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
     Row<float> weight_;
     Row<double> p_, more_;
     double slack_ = 0;           // what the edges of the tree lack to be tight, with their flows
+    double tree_violation_ = 0;  // by how much the potentials violate an edge of the tree, at most 0
     Row<std::int16_t> rough_p_;  // p, then -p, in units of the rough copies; the largest number beyond the last node
     Row<std::int64_t> supply_, gathered_;
     std::vector<int> far_, count_;  // sizes of the sides away from the source
@@ -178,10 +183,18 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
 
     void round_potentials() {
         std::int16_t *plus = rough_p_.data(), *minus = plus + extent_.columns();
-        round_all(p_.data(), net_.rough_scale, padded(n_), plus, minus);
+        in_range_ = round_all(p_.data(), net_.rough_scale, padded(n_), Network::ROUGH_MOST, plus, minus);
         for (int k = n_; k < padded(n_); ++k) plus[k] = minus[k] = 32767;
-        const auto [low, high] = std::minmax_element(plus, plus + n_);
-        in_range_ = *low >= -Network::ROUGH_MOST && *high <= Network::ROUGH_MOST;
+    }
+
+    // Edges of the tree that a first look finds nearly tight, by tail.
+    void count_tree_edges() {
+        std::fill(count_.begin(), count_.end(), 0);
+        const std::int16_t *plus = rough_p_.data(), *minus = plus + extent_.columns();
+        for (const Edge& x : edge_) {
+            const int length = net_.rough_out[std::size_t(x.tail()) * extent_.stride() + x.head()];
+            count_[x.tail()] += length + plus[x.head()] + minus[x.tail()] <= Network::ROUGH_ERROR;
+        }
     }
 
     std::int32_t urgency_of(int slot, std::int64_t flow, float weight) const {

@@ -6,10 +6,9 @@
 //                  = max sum_v (m_x - m_y)(v) p(v) over potentials with p(u) - p(v) <= l(u, v),
 // with both optima, so that each value can be proved: the gap between a feasible flow and a feasible potential.
 //
-// The method (tree_simplex.hpp; cut_simplex.hpp for maps of up to 257 tokens). All pairs of a graph ask for the maximum of different
-// linear functions over the same polytope of potentials. Its vertices are spanning trees of tight edges. A pair of an
-// undirected map of up to 257 tokens starts from a tree made for it (start_tree.hpp), any other from the optimal tree of the pair
-// before.
+// The method (cut_simplex.hpp; tree_simplex.hpp in higher precision). All pairs of a graph ask for the maximum of different
+// linear functions over the same polytope of potentials. Its vertices are spanning trees of tight edges. Each pair starts
+// from a tree made for it (start_tree.hpp), so that no value depends on the other pairs.
 #pragma once
 #include <atomic>
 #include <cstdint>

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "bit_sets.hpp"
+#include "row_paths.hpp"
 #include "shortest_paths.hpp"
 #include "simd_int16.hpp"
 
@@ -19,7 +20,6 @@ struct Network {
     Lengths lengths;               // of all edges
     std::vector<std::uint16_t> via;  // via[u * n + v]: the class before v on a shortest way from u
     std::vector<double> stored;      // distances; empty in very long maps, where they are summed along the way
-    std::vector<std::uint32_t> zeros;  // for sums over `stored` as it is
     int most_hops = 1;               // of all shortest ways
     double reach = 0;                // the longest distance
 
@@ -54,10 +54,24 @@ struct Network {
         return along(u, v, [&](int a, int b) { return lengths(a, b); });
     }
 
-    // By the given lengths: of short maps the least sum there is, else summed along a shortest way.
+    // By the given lengths: along a shortest way, or along one that shortened lengths cannot tell from it.
     double given_distance(int u, int v) const {
-        if (!stored_given_.empty()) return stored_given_[std::size_t(u) * n + v];
-        return along(u, v, [&](int a, int b) { return lengths.given(a, b); });
+        const double way = along(u, v, [&](int a, int b) { return lengths.given(a, b); });
+        if (stored.empty() || u == v || !(way < INF)) return way;
+        const double limit = distance(u, v) * (1 + 4 * Lengths::SHARE);
+        std::vector<std::pair<double, int>> order;  // of the nodes on such ways, by their distance from u
+        for (int k = 0; k < n; ++k) {
+            const double ahead = directed ? stored[std::size_t(k) * n + v] : stored[std::size_t(v) * n + k];
+            if (const double behind = stored[std::size_t(u) * n + k]; behind + ahead <= limit && k != u && k != v) order.emplace_back(behind, k);
+        }
+        std::sort(order.begin(), order.end());
+        order.emplace_back(INF, v);
+        std::vector<double> found(order.size());
+        for (std::size_t j = 0; j < order.size(); ++j) {
+            found[j] = lengths.given(u, order[j].second);
+            for (std::size_t i = 0; i < j; ++i) found[j] = std::min(found[j], found[i] + lengths.given(order[i].second, order[j].second));
+        }
+        return std::min(way, found.back());
     }
 
     template <class Length> double along(int u, int v, Length length) const {
@@ -81,12 +95,20 @@ struct Network {
         return lengths(u, v);
     }
 
+    // Rows of short maps come in few sizes, each with code of its own; above FIXED classes they are as long as they must be. From one
+    // size to the next a pair takes at most a fifth longer.
+    static constexpr int FIXED = 528;
+    static int vectors_of(int n) {
+        if (n <= 257) return n <= 32 ? 2 : n <= 65 ? 5 : n <= 129 ? 9 : n <= 208 ? 13 : 17;
+        return n <= 336 ? 21 : n <= FIXED ? (n + 47) / 64 * 4 + 1 : (n + 15) / 16;
+    }
+
     static constexpr int STORED = 4096;  // classes: above, n^2 doubles are too much memory
 
     void prepare(Crew& crew, const Stop& stop) {
         find_ways(crew, stop);
         if (stop.asked()) return;
-        vectors = n <= 32 ? 2 : n <= 65 ? 5 : n <= 129 ? 9 : n <= 208 ? 13 : n <= 257 ? 17 : (n + 15) / 16;
+        vectors = vectors_of(n);
         stride = 16 * vectors;
         rough_scale = reach > 1e-300 ? ROUGH_REACH / reach : 1.0;
         make_rough(crew);
@@ -98,79 +120,107 @@ struct Network {
             edges += own;
         });
         const std::int64_t count = edges / 2;
-        // Measured: fewer edges do not repay it.
-        if (count >= (n <= 65 ? 1500 : 500)) few = n / (count < 8 * n ? 5 : 3);
-        if (n <= 257) few = std::min(few, 65);
+        // Measured: fewer edges do not repay it. Where nearly all ways lead over one node the start tree is nearly optimal by itself.
+        if (count >= (n <= 65 ? 1500 : 500) && count >= 5 * n) few = n / (count < 8 * n ? 5 : 3);
+        few = std::min(few, n <= 336 ? 65 : n <= FIXED ? 129 : n);
         halved = count * 8 >= std::int64_t(n) * n;
         if (few && n > 65) find_near(crew);
         std::vector<float>().swap(stored_float_);
     }
 
   private:
-    std::vector<double> stored_given_;  // of short maps
     std::vector<float> stored_float_;  // where `stored` is empty: until the rough copies are made
 
-    // Below this many classes whole rows are quicker than lists (Floyd and Warshall).
-    static constexpr int SHORT = 512;
+    // Up to so many classes whole rows are quicker than lists (Floyd and Warshall).
+    static constexpr int TINY = 128, SHORT = 640;
 
+    // Floyd and Warshall. The last node that shortened the way between two others lies on it, which gives the ways themselves.
     void find_short_ways() {
         const std::size_t size = std::size_t(n);
-        zeros.assign(n, 0);
-        stored.resize(size * n);
-        via.resize(size * n);
-        std::vector<double> before(size * n);
+        std::vector<double> between(size * n, -1.0);  // such a node, -1 where the edge is the way
         for (int u = 0; u < n; ++u)
-            for (int v = 0; v < n; ++v) stored[u * size + v] = u == v ? 0.0 : lengths(u, v), before[u * size + v] = u;
+            for (int v = 0; v < n; ++v) stored[u * size + v] = u == v ? 0.0 : lengths(u, v);
         for (int k = 0; k < n; ++k)
             for (int u = 0; u < n; ++u)
                 if (const double base = stored[u * size + k]; u != k && base < INF)
-                    relax_through(&stored[u * size], &before[u * size], base, &stored[k * size], &before[k * size], n);
-        stored_given_.resize(size * n);
-        std::vector<double> unused(n);
+                    relax_through(&stored[u * size], &between[u * size], base, &stored[k * size], k, n);
         for (int u = 0; u < n; ++u)
-            for (int v = 0; v < n; ++v) stored_given_[u * size + v] = u == v ? 0.0 : lengths.given(u, v);
-        for (int k = 0; k < n; ++k)
-            for (int u = 0; u < n; ++u)
-                if (const double base = stored_given_[u * size + k]; u != k && base < INF)
-                    relax_through(&stored_given_[u * size], unused.data(), base, &stored_given_[k * size], unused.data(), n);
+            for (int v = 0; v < n; ++v) {
+                int before = u;  // the ways over the last node, the last node between it and v, and so on
+                for (int hops = 0, k; hops < n && (k = int(between[before * size + v])) >= 0; ++hops) before = k;
+                via[u * size + v] = std::uint16_t(before);
+            }
+    }
+
+    bool find_row_ways(Crew& crew, const Stop& stop) {
+        std::vector<std::uint16_t> between(std::size_t(n) * n);
+        RowPaths paths(lengths, stored.data(), between.data(), crew, stop);
+        if (!paths.find() || stop.asked()) return false;
+        paths.write_ways(via.data());
+        return true;
+    }
+
+    // The longest distance, and the most edges of a way.
+    void measure_ways(Crew& crew) {
+        std::mutex mutex;
+        crew.each_block(n, [&](int from, int end) {
+            std::vector<int> hops(n), open;
+            double farthest = 0;
+            int most = 1;
+            for (int u = from; u < end; ++u) {
+                const double* row = &stored[std::size_t(u) * n];
+                const std::uint16_t* before = &via[std::size_t(u) * n];
+                std::fill(hops.begin(), hops.end(), 0);
+                for (int v = 0; v < n; ++v) {
+                    if (v == u || !(row[v] < INF)) continue;
+                    farthest = row[v] > farthest ? row[v] : farthest;
+                    int at = v;
+                    for (open.clear(); at != u && !hops[at]; at = before[at]) open.push_back(at);
+                    for (int count = at == u ? 0 : hops[at]; !open.empty(); open.pop_back()) hops[open.back()] = ++count;
+                    most = std::max(most, hops[v]);
+                }
+            }
+            std::lock_guard lock(mutex);
+            reach = std::max(reach, farthest);
+            most_hops = std::max(most_hops, most);
+        });
+    }
+
+    // Every step back comes nearer, so that every way ends. Rounding may hide that: such rows are searched.
+    void repair_ways() {
+        const std::size_t size = std::size_t(n);
         std::optional<PathSearch> search;
         std::optional<PathSearch::Search> found;
         Crew alone(1);
         const Stop never;
         for (int u = 0; u < n; ++u) {
-            double *row = &stored[u * size], *own = &before[u * size];
-            bool nearer = true;  // every step back comes nearer, so that every way ends; rounding may hide that
-            for (int v = 0; v < n; ++v) nearer &= v == u || !(row[v] < INF) || row[std::size_t(own[v])] < row[v];
-            if (!nearer) {
-                if (!search) search.emplace(lengths, directed, alone, never), found.emplace(n);
-                search->from(u, *found);
-                std::copy(found->distance.begin(), found->distance.end(), row);
-                std::copy(found->via.begin(), found->via.end(), own);
-                most_hops = std::max(most_hops, found->most_hops);
-            }
-            for (int v = 0; v < n; ++v) {
-                via[u * size + v] = std::uint16_t(own[v]);
-                if (row[v] < INF) reach = std::max(reach, row[v]);
-            }
+            double* row = &stored[u * size];
+            std::uint16_t* own = &via[u * size];
+            bool nearer = true;
+            for (int v = 0; v < n; ++v) nearer &= v == u || !(row[v] < INF) || row[own[v]] < row[v];
+            if (nearer) continue;
+            if (!search) search.emplace(lengths, directed, alone, never), found.emplace(n);
+            search->from(u, *found);
+            std::copy(found->distance.begin(), found->distance.end(), row);
+            std::copy(found->via.begin(), found->via.end(), own);
         }
-        for (int u = 0; u < n; ++u)
-            for (int v = 0; v < n; ++v) {
-                if (!(stored[u * size + v] < INF)) continue;
-                int hops = 0;
-                for (int at = v; at != u; at = via[u * size + at]) ++hops;
-                most_hops = std::max(most_hops, hops);
-            }
     }
 
     void find_ways(Crew& crew, const Stop& stop) {
-        if (n <= SHORT) return find_short_ways();
-        const PathSearch search(lengths, directed, crew, stop);
         const bool exact = n <= STORED;
         const std::size_t area = std::size_t(n) * n;
         via.resize(area);
-        zeros.assign(n, 0);
         if (exact) stored.resize(area);
         else stored_float_.resize(area);
+        const bool by_rows = exact && !directed && n > TINY && find_row_ways(crew, stop);
+        if (stop.asked()) return;
+        if (by_rows || n <= SHORT) {
+            if (!by_rows) find_short_ways();
+            repair_ways();
+            measure_ways(crew);
+            return;
+        }
+        const PathSearch search(lengths, directed, crew, stop);
         std::mutex mutex;
         crew.each_block(n, [&](int from, int end) {
             PathSearch::Search s(n);

@@ -140,6 +140,24 @@ inline double least_sum(const double* row, const std::uint32_t* mark, std::uint3
     return best;
 }
 
+// min over k of row[k] + more[k], and where it is (the first one).
+inline double least_sum(const double* row, const double* more, int n, int& at) {
+    const auto sum_at = [&](int k) { return _mm256_add_pd(_mm256_loadu_pd(row + k), _mm256_loadu_pd(more + k)); };
+    __m256d low = _mm256_set1_pd(INF), also = low;
+    int k = 0;
+    for (; k + 8 <= n; k += 8) low = _mm256_min_pd(sum_at(k), low), also = _mm256_min_pd(sum_at(k + 4), also);
+    double best = lowest(_mm256_min_pd(low, also));
+    for (; k < n; ++k) best = row[k] + more[k] < best ? row[k] + more[k] : best;
+    at = -1;
+    for (k = 0; best < INF && k + 4 <= n; k += 4)
+        if (const int hit = _mm256_movemask_pd(_mm256_cmp_pd(sum_at(k), _mm256_set1_pd(best), _CMP_EQ_OQ))) {
+            at = k + __builtin_ctz(unsigned(hit));
+            return best;
+        }
+    for (; best < INF && k < n && at < 0; ++k) at = row[k] + more[k] == best ? k : -1;
+    return best;
+}
+
 // See Lengths::relax.
 inline double relax_over(const double* row, const std::uint32_t* mark, std::uint32_t own, double unit, double base, double name, double* to,
                          double* via, const double* nearest, int n) {
@@ -167,20 +185,38 @@ inline double relax_over(const double* row, const std::uint32_t* mark, std::uint
     return limit;
 }
 
-// Ways over a third node, which is `base` away: to[k] = min(to[k], base + through[k]), and via[k] = before[k] where that is new.
-inline void relax_through(double* to, double* via, double base, const double* through, const double* before, int n) {
-    const __m256d b = _mm256_set1_pd(base);
+// Ways over a third node, which is `base` away: to[k] = min(to[k], base + through[k]), and via[k] = name where that is new.
+inline void relax_through(double* to, double* via, double base, const double* through, double name, int n) {
+    const __m256d b = _mm256_set1_pd(base), label = _mm256_set1_pd(name);
     int k = 0;
     for (; k + 4 <= n; k += 4) {
         const __m256d sum = _mm256_add_pd(b, _mm256_loadu_pd(through + k)), old = _mm256_loadu_pd(to + k);
         const __m256d shorter = _mm256_cmp_pd(sum, old, _CMP_LT_OQ);
         if (_mm256_movemask_pd(shorter)) {
             _mm256_storeu_pd(to + k, _mm256_blendv_pd(old, sum, shorter));
-            _mm256_storeu_pd(via + k, _mm256_blendv_pd(_mm256_loadu_pd(via + k), _mm256_loadu_pd(before + k), shorter));
+            _mm256_storeu_pd(via + k, _mm256_blendv_pd(_mm256_loadu_pd(via + k), label, shorter));
         }
     }
     for (; k < n; ++k)
-        if (base + through[k] < to[k]) to[k] = base + through[k], via[k] = before[k];
+        if (base + through[k] < to[k]) to[k] = base + through[k], via[k] = name;
+}
+
+// The same with short labels; returns whether anything is new.
+inline bool relax_row(double* to, std::uint16_t* label, double base, const double* through, int name, int n) {
+    const __m256d b = _mm256_set1_pd(base);
+    bool any = false;
+    int k = 0;
+    for (; k + 4 <= n; k += 4) {
+        const __m256d sum = _mm256_add_pd(b, _mm256_loadu_pd(through + k)), old = _mm256_loadu_pd(to + k);
+        const __m256d shorter = _mm256_cmp_pd(sum, old, _CMP_LT_OQ);
+        if (int hits = _mm256_movemask_pd(shorter)) {
+            _mm256_storeu_pd(to + k, _mm256_blendv_pd(old, sum, shorter));
+            for (any = true; hits; hits &= hits - 1) label[k + __builtin_ctz(unsigned(hits))] = std::uint16_t(name);
+        }
+    }
+    for (; k < n; ++k)
+        if (base + through[k] < to[k]) to[k] = base + through[k], label[k] = std::uint16_t(name), any = true;
+    return any;
 }
 
 #else
@@ -229,6 +265,14 @@ inline double least_sum(const double* row, const std::uint32_t* mark, std::uint3
     return best;
 }
 
+inline double least_sum(const double* row, const double* more, int n, int& at) {
+    double best = INF;
+    at = -1;
+    for (int k = 0; k < n; ++k)
+        if (row[k] + more[k] < best) best = row[k] + more[k], at = k;
+    return best;
+}
+
 inline double relax_over(const double* row, const std::uint32_t* mark, std::uint32_t own, double unit, double base, double name, double* to,
                          double* via, const double* nearest, int n) {
     double limit = -INF;
@@ -240,9 +284,16 @@ inline double relax_over(const double* row, const std::uint32_t* mark, std::uint
     return limit;
 }
 
-inline void relax_through(double* to, double* via, double base, const double* through, const double* before, int n) {
+inline void relax_through(double* to, double* via, double base, const double* through, double name, int n) {
     for (int k = 0; k < n; ++k)
-        if (base + through[k] < to[k]) to[k] = base + through[k], via[k] = before[k];
+        if (base + through[k] < to[k]) to[k] = base + through[k], via[k] = name;
+}
+
+inline bool relax_row(double* to, std::uint16_t* label, double base, const double* through, int name, int n) {
+    bool any = false;
+    for (int k = 0; k < n; ++k)
+        if (base + through[k] < to[k]) to[k] = base + through[k], label[k] = std::uint16_t(name), any = true;
+    return any;
 }
 
 #endif

@@ -29,16 +29,20 @@ inline void put(std::int16_t* row, unsigned k, std::int16_t x) {
     _mm256_store_si256(at, _mm256_blendv_epi8(_mm256_load_si256(at), _mm256_set1_epi16(x), lane));
 }
 
-// plus[k] = scale * x[k], rounded, and minus[k] = -plus[k]; n is a multiple of eight.
-inline void round_all(const double* x, double scale, int n, std::int16_t* plus, std::int16_t* minus) {
+// plus[k] = scale * x[k], rounded, and minus[k] = -plus[k]; n is a multiple of eight. Returns whether all are within +-most.
+inline bool round_all(const double* x, double scale, int n, int most, std::int16_t* plus, std::int16_t* minus) {
     const __m256d s = _mm256_set1_pd(scale);
+    __m128i largest = _mm_setzero_si128();
     for (int k = 0; k < n; k += 8) {
         const __m128i low = _mm256_cvtpd_epi32(_mm256_mul_pd(_mm256_load_pd(x + k), s));
         const __m128i high = _mm256_cvtpd_epi32(_mm256_mul_pd(_mm256_load_pd(x + k + 4), s));
         const __m128i rounded = _mm_packs_epi32(low, high);
+        const __m128i turned = _mm_subs_epi16(_mm_setzero_si128(), rounded);
         _mm_store_si128(reinterpret_cast<__m128i*>(plus + k), rounded);
-        _mm_store_si128(reinterpret_cast<__m128i*>(minus + k), _mm_sub_epi16(_mm_setzero_si128(), rounded));
+        _mm_store_si128(reinterpret_cast<__m128i*>(minus + k), turned);
+        largest = _mm_max_epi16(largest, _mm_max_epi16(rounded, turned));
     }
+    return _mm_movemask_epi8(_mm_cmpgt_epi16(largest, _mm_set1_epi16(std::int16_t(most)))) == 0;
 }
 
 // rounded[k] = scale * x[k], at most 32767; n is a multiple of eight.
@@ -51,7 +55,7 @@ inline void round_lengths(const double* x, double scale, int n, std::int16_t* ro
     }
 }
 
-template <int V, class Hit> inline Hits<V> hits_of(Extent<V>& extent, int slot, Hit hit) {
+template <int V, class Hit> [[gnu::always_inline]] inline Hits<V> hits_of(Extent<V>& extent, int slot, Hit hit) {
     Hits<V> hits(nullptr, 0);
     if constexpr (V == 0) hits = Hits<V>(extent.bits.data() + slot * extent.words(), extent.words());
     const int vectors = extent.vectors();
@@ -189,6 +193,23 @@ inline Hits<V> at_most(Extent<V>& extent, const std::int16_t* x, const std::int1
     });
 }
 
+// How many entries of the next `rows` rows x have (x + own) + other <= limit; `other` is one for each row.
+template <int V>
+inline int count_at_most(const Extent<V>& extent, const std::int16_t* x, int rows, const std::int16_t* own, const std::int16_t* other, int limit) {
+    const int vectors = extent.vectors();
+    __m256i counts = _mm256_setzero_si256();
+    for (int r = 0; r < rows; ++r, x += extent.stride()) {
+        const __m256i bound = _mm256_set1_epi16(std::int16_t(limit + 1 - other[r]));
+#pragma GCC unroll 32
+        for (int v = 0; v < vectors; ++v)
+            counts = _mm256_sub_epi16(counts, _mm256_cmpgt_epi16(bound, _mm256_adds_epi16(load16(own + 16 * v), load16(x + 16 * v))));
+    }
+    const __m256i wide = _mm256_madd_epi16(counts, _mm256_set1_epi16(1));
+    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1));
+    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1)));
+}
+
 // The largest of the entries, one for each column, that are not in `set`; at least 0.
 template <int V>
 [[gnu::always_inline]] inline std::int32_t largest(const Extent<V>& extent, const std::int32_t* x, const std::uint64_t* set) {
@@ -213,7 +234,7 @@ template <int V>
 
 inline std::int16_t saturated(int x) { return std::int16_t(x > 32767 ? 32767 : x < -32768 ? -32768 : x); }
 
-template <int V, class Hit> inline Hits<V> hits_of(Extent<V>& extent, int slot, Hit hit) {
+template <int V, class Hit> [[gnu::always_inline]] inline Hits<V> hits_of(Extent<V>& extent, int slot, Hit hit) {
     Hits<V> hits(nullptr, 0);
     if constexpr (V == 0) hits = Hits<V>(extent.bits.data() + slot * extent.words(), extent.words());
     std::fill_n(hits.word, hits.words(), 0);
@@ -223,11 +244,14 @@ template <int V, class Hit> inline Hits<V> hits_of(Extent<V>& extent, int slot, 
 
 inline void put(std::int16_t* row, unsigned k, std::int16_t x) { row[k] = x; }
 
-inline void round_all(const double* x, double scale, int n, std::int16_t* plus, std::int16_t* minus) {
+inline bool round_all(const double* x, double scale, int n, int most, std::int16_t* plus, std::int16_t* minus) {
+    bool within = true;
     for (int k = 0; k < n; ++k) {
         plus[k] = saturated(int(std::lrint(std::clamp(x[k] * scale, -1e6, 1e6))));
-        minus[k] = std::int16_t(-plus[k]);
+        minus[k] = saturated(-plus[k]);
+        within &= std::abs(int(plus[k])) <= most;
     }
+    return within;
 }
 
 inline void round_lengths(const double* x, double scale, int n, std::int16_t* rounded) {
@@ -268,6 +292,14 @@ template <int V>
 inline Hits<V> at_most(Extent<V>& extent, const std::int16_t* x, const std::int16_t* own, std::int16_t other, const std::uint64_t* set,
                        int limit) {
     return hits_of<V>(extent, 1, [&](int k) { return has(set, k) && saturated(own[k] + x[k]) < std::int16_t(limit + 1 - other); });
+}
+
+template <int V>
+inline int count_at_most(const Extent<V>& extent, const std::int16_t* x, int rows, const std::int16_t* own, const std::int16_t* other, int limit) {
+    int count = 0;
+    for (int r = 0; r < rows; ++r, x += extent.stride())
+        for (int k = 0; k < extent.columns(); ++k) count += saturated(own[k] + x[k]) < std::int16_t(limit + 1 - other[r]);
+    return count;
 }
 
 template <int V> inline std::int32_t largest(const Extent<V>& extent, const std::int32_t* x, const std::uint64_t* set) {

@@ -61,7 +61,7 @@ template <int V, bool PART> class StartTree {
         const int root = sorted_.at[0], n = net_.n;
         std::fill_n(&placed_.at[0], n, 0);
         for (int out : {0, 1}) {
-            std::fill_n(&rough_[out].at[0], extent_.columns(), std::int16_t(32767));
+            std::fill_n(&rough_[out].at[0], extent_.columns(), NOTHING);
             std::fill(bound_[out].begin(), bound_[out].end(), INF);
         }
         for (int w = 0; w < int(waiting_.size()); ++w)
@@ -100,14 +100,15 @@ template <int V, bool PART> class StartTree {
     using Bound = Columns<V, std::int16_t>;
     static constexpr double SIGN[2] = {-1.0, 1.0};  // of takers and givers: as good as random, so nothing branches on it
     static constexpr int MANY = 24;
+    static constexpr std::int16_t NOTHING = 32767;
 
     const Network& net_;
     Extent<V> extent_;
     int count_ = 0, first_ = 0, next_ = 0, by_ = 0;
     bool in_range_ = true;  // of the rough copies
     std::vector<std::uint64_t> waiting_;  // places in the order of the nodes that are to come
-    // What bounds takers, -p of the givers, and what bounds givers, p of the takers: in units of the rough copies, else the
-    // largest number, and as they are, else infinite.
+    // What bounds takers, -p of the givers, and what bounds givers, p of the takers: in units of the rough copies, else NOTHING,
+    // and as they are, else infinite.
     Bound rough_[2];
     Row<double> bound_[2];
     Columns<V, std::int32_t> gives_, placed_, way_, sorted_, rank_;  // flags too: a char may alias anything
@@ -132,7 +133,7 @@ template <int V, bool PART> class StartTree {
     }
 
     // The first look is in 16 bits; where it leaves several, lengths and potentials decide. -1: nothing bounds it.
-    int nearest_bound(int v) {
+    [[gnu::always_inline]] int nearest_bound(int v) {
         const int out = gives_.at[v];
         if (!in_range_) return exact_bound(v, out);
         int least;
@@ -146,18 +147,18 @@ template <int V, bool PART> class StartTree {
         int at = -1;
         double low = INF;
         each_of(hits, [&](int u) {
-            const double value = distance(v, out, u) + bound_[out][u];
+            const double value = distance(v, out, u) + SIGN[out] * p_.at[u];
             at = value < low ? u : at;
             low = value < low ? value : low;
         });
         return at;
     }
 
-    int exact_bound(int v, int out) const {
+    [[gnu::noinline]] int exact_bound(int v, int out) const {
         int at = -1;
         if constexpr (!PART)
             if (!net_.stored.empty() && (out || !net_.directed)) {
-                least_sum(&net_.stored[std::size_t(v) * net_.n], net_.zeros.data(), 0, 0.0, bound_[out].data(), net_.n, at);
+                least_sum(&net_.stored[std::size_t(v) * net_.n], bound_[out].data(), net_.n, at);
                 return at;
             }
         double low = INF;

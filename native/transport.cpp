@@ -98,12 +98,15 @@ Answer answer(Solver& solver, int k, const Network& net, const Moves& moves, con
               const Stop& stop) {
     Answer result{solver.solve(supplies, k, 4.0 * net.n, stop)};
     if (result.outcome != Outcome::optimal) return result;
-    Mass apart = 0;
-    for (int v = 0; v < net.n; ++v) apart += std::max<Mass>(supplies.from[v] - supplies.to[v], 0);
+    Mass apart = 0, left = 0;
+    for (int v = 0; v < net.n; ++v) {
+        apart += std::max<Mass>(supplies.from[v] - supplies.to[v], 0);
+        left += supplies.from[v] - supplies.to[v];
+    }
     const double moved = idle * whole + as_double(apart);
     result.w1 = solver.cost() / whole;
-    // Rounding may have put each class off by a unit, over the diameter at worst.
-    const double rounding = moves.classes * moves.diameter;
+    // Rounding may have put each class off by a unit, over the diameter at worst; so may what the two measures have outside.
+    const double rounding = (moves.classes + std::fabs(as_double(left))) * moves.diameter;
     result.excess = (solver.excess(moved, moves.diameter) + rounding) / whole;
     return result;
 }
@@ -127,10 +130,12 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, const std::
     for (int x : named)
         for (int v = 0; v < n; ++v) leaves |= p.part[v] != id && measures[std::size_t(x) * n + v] > 0;
 
+    // Rows are divided by their sums, so that equal masses may differ by rounding.
     const auto stays_outside = [&](int x, int y) {
+        double apart = 0;
         for (int v = 0; v < n; ++v)
-            if (p.part[v] != id && measures[std::size_t(x) * n + v] != measures[std::size_t(y) * n + v]) return false;
-        return true;
+            if (p.part[v] != id) apart += std::fabs(measures[std::size_t(x) * n + v] - measures[std::size_t(y) * n + v]);
+        return apart <= std::numeric_limits<double>::epsilon();
     };
     const auto supplies_of = [&](const auto& m, std::int64_t e) {
         const int x = job.pairs[2 * e], y = job.pairs[2 * e + 1];
@@ -246,12 +251,16 @@ void solve_graph(Job& job, std::int64_t g, Crew& crew) {
             continue;
         }
         const auto solve = [&](auto part) { part(job, g, p, int(id), work[k], crew); };
-        switch (p.networks[k].n > 257 ? 0 : p.networks[k].vectors) {
+        switch (p.networks[k].n > Network::FIXED ? 0 : p.networks[k].vectors) {
             case 2: solve(solve_part<CutSimplex<2>>); break;
             case 5: solve(solve_part<CutSimplex<5>>); break;
             case 9: solve(solve_part<CutSimplex<9>>); break;
             case 13: solve(solve_part<CutSimplex<13>>); break;
             case 17: solve(solve_part<CutSimplex<17>>); break;
+            case 21: solve(solve_part<CutSimplex<21>>); break;
+            case 25: solve(solve_part<CutSimplex<25>>); break;
+            case 29: solve(solve_part<CutSimplex<29>>); break;
+            case 33: solve(solve_part<CutSimplex<33>>); break;
             default: solve(solve_part<CutSimplex<0>>);
         }
     }
