@@ -63,9 +63,14 @@ template <int V, bool PART>
 [[gnu::noinline]] auto CutSimplex<V, PART>::search_lengths(bool outward, const std::uint64_t* side, int count) -> Found {
     Found best;
     if constexpr (PART) {
+        // Where nearly all ways lead over one node, many links of a part are tight. No slack is below zero: the first tight one will do.
+        const double tight = this->restless_ ? -INF : this->tie(net_);
         for (int k = 0; k < count; ++k)
             for (int c = 0; c < n_; ++c)
-                if (!has(side, c)) consider(best, outward, list_[k], c);
+                if (!has(side, c)) {
+                    consider(best, outward, list_[k], c);
+                    if (best.slack <= tight) return best;
+                }
     } else if (outward || !net_.directed) {
         const double sign = SIGN[outward];
         for (int c = 0; c < n_; ++c) more_[c] = has(side, c) ? INF : sign * p_[c];

@@ -25,12 +25,13 @@ template <class Solver> class Simplex {
   protected:
     bool restless_ = false;  // among ties: random choices leave every cycle
 
+    static double tie(const Network& net) { return 1e-15 * net.reach; }  // shorter steps are rounding
+
     Outcome run(const Network& net, double negligible, const Stop& stop) {
         Solver& solver = static_cast<Solver&>(*this);
         restless_ = false;
         random_ = SEED;  // no pair depends on another
         const long limit = 200000 + 2000L * net.n;
-        const double tie = 1e-15 * net.reach;  // shorter steps are rounding
         for (long pivots = 1, still = 0;; ++pivots) {
             const int cut = solver.most_urgent();
             if (cut < 0) return Outcome::optimal;
@@ -41,7 +42,7 @@ template <class Solver> class Simplex {
                 solver.forget(cut);
                 continue;
             }
-            still = step > tie ? 0 : still + 1;
+            still = step > tie(net) ? 0 : still + 1;
             restless_ = still > 2 * net.n;
             if (pivots % 256 == 0) {
                 if (pivots > limit) return Outcome::stalled;
