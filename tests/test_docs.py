@@ -47,12 +47,33 @@ def test_every_page_is_in_the_navigation() -> None:
         assert f": {name}\n" in navigation or (name.startswith("claims/") and f"({name})" in ledger), name
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.stem)
-def test_examples_use_flat_names_and_namespaces(page: Path) -> None:
-    """No example imports from a module inside a namespace."""
-    for code in examples(page):
-        deep = re.findall(r"(?:from|import)\s+geoattn\.\w+\.\w[\w.]*", code)
+WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES, *sorted((ROOT / "examples").glob("*.py"))]
+
+
+def code_of(page: Path) -> list[str]:
+    """Blocks in Python or py, or all of a program."""
+    text = page.read_text(encoding="utf-8")
+    return re.findall(r"```py(?:thon)?\n(.*?)```", text, flags=re.S) if page.suffix == ".md" else [text]
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.stem)
+def test_examples_write_names_as_attributes(page: Path) -> None:
+    """``import geoattn as ga`` and ``ga.room.name``; only the classes of `geoattn.compat` replace a peer's import."""
+    for code in code_of(page):
+        imports = re.findall(r"^\s*(?:from|import)\s+geoattn\.\S+", code, flags=re.M)
+        deep = [line for line in imports if line.split()[-1] != "geoattn.compat"]
         assert not deep, f"{page.name}: {deep}"
+
+
+def test_docstrings_import_from_namespaces() -> None:
+    """An example in any docstring of the package imports from the front door or from a namespace."""
+    deep = re.compile(r"^\s*(?:>>>|\.\.\.)\s.*\b(?:from|import)\s+geoattn\.\w+\.\w.*$", flags=re.M)
+    found = {
+        str(path.relative_to(ROOT)): lines
+        for path in (ROOT / "src").rglob("*.py")
+        if (lines := deep.findall(path.read_text(encoding="utf-8")))
+    }
+    assert not found
 
 
 def public_names() -> set[str]:
