@@ -2,7 +2,7 @@
 
 An attachment holds settings. `Attachment.attach` puts it to work on a model and returns a `Handle`, which gives the
 penalty of each forward pass, logs figures and takes everything away again. A class that is registered has a name in
-recipes, and `tests/training/test_attachment_contract.py` runs the laws of the contract on it.
+recipes, and `tests/training/test_contract.py` runs the laws of the contract on it.
 """
 
 from __future__ import annotations
