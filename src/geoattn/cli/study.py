@@ -172,6 +172,8 @@ def _all(results: Path, action: str, as_json: bool) -> None:
     for plan in sorted(results.glob("*/*/trials.json")):
         folder, name = plan.parent, plan.parent.parent.name
         if name not in STUDIES:
+            content[f"{name} {folder.name}"] = f"there is no study {name}"
+            wrong = True
             continue
         chosen, size = find_study(name), _size_of(folder)
         store = Store(folder, name, chosen.version)
