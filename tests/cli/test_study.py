@@ -137,6 +137,15 @@ def test_bad_values(args: list[str], message: str) -> None:
     assert message in str(done.exception)
 
 
+def test_list() -> None:
+    from geoattn.studies import STUDIES
+
+    lines = run("--list").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == list(STUDIES)
+    assert all(len(line.split()) > 4 for line in lines)
+    assert list(json.loads(run("--list", "--json").stdout)) == list(STUDIES)
+
+
 def test_all_results_at_once(finished: Path, tmp_path: Path) -> None:
     (tmp_path / "cure").write_text("")
     folder = tmp_path / "results" / "squares" / "smoke"

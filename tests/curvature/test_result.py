@@ -81,3 +81,18 @@ def test_the_band_of_everything_has_no_width():
     np.testing.assert_array_equal(low, high)
     assert low[-1] == 1
     np.testing.assert_allclose(np.unique(result.values()), x)
+
+
+def test_axes_have_the_names_of_what_they_are():
+    """Attention of one layer has samples and heads, not layers."""
+    a = draw("softmax-1", 5, 6)
+    four, five = a.reshape(2, 3, 5, 5), a.reshape(1, 2, 3, 5, 5)
+    assert list(ga.ollivier_ricci(four).to_pandas().columns[:4]) == ["sample", "head", "i", "j"]
+    assert list(ga.ollivier_ricci(five).to_pandas().columns[:3]) == ["layer", "sample", "head"]
+    named = ga.ollivier_ricci(four, edges=2).to_pandas(axes=("layer", "head"))
+    assert list(named.columns[:2]) == ["layer", "head"]
+    assert list(ga.spectrum(four).to_pandas().columns[:2]) == ["sample", "head"]
+    assert list(ga.spectrum(four).to_pandas(axes=("layer", "head")).columns[:2]) == ["layer", "head"]
+    for axes in (("head",), ("a", "a"), ("i", "j"), "sample"):
+        with pytest.raises(ga.GeoattnError, match="axes must hold 2 different names"):
+            ga.ollivier_ricci(four).to_pandas(axes)

@@ -16,7 +16,7 @@ from geoattn.attention.call import Call
 from geoattn.attention.check import CaptureCheck, CaptureWarning, check_call
 from geoattn.attention.masks import Mask, compact_mask
 from geoattn.attention.raw_call import RawCall, read_call, reads_a_cache, versions_of
-from geoattn.attention.selection import Layers, chooser, complain
+from geoattn.attention.selection import Layers, chooser, complain, name_some, nearest_layer
 from geoattn.attention.stored import storage_bytes
 
 __all__ = ["Record"]
@@ -69,11 +69,23 @@ class Record(Sequence):  # not Sequence[Call]: type checkers at run time would r
         self._state = "not entered"
 
     @overload
-    def __getitem__(self, index: int) -> Call: ...
+    def __getitem__(self, index: int | str) -> Call: ...
     @overload
     def __getitem__(self, index: slice) -> list[Call]: ...
-    def __getitem__(self, index: int | slice) -> Call | list[Call]:
-        return self._read()[index]
+    def __getitem__(self, index: int | str | slice) -> Call | list[Call]:
+        """A call by its place or by the name of its module; calls by a slice."""
+        return self._named(index) if isinstance(index, str) else self._read()[index]
+
+    def _named(self, name: str) -> Call:
+        calls = [call for call in self._read() if call.name == name]
+        if not calls:
+            near = nearest_layer(name, self.names)
+            raise GeoattnError(f"no attention of {name!r} is in this record: it has {name_some(self.names)}.{near}")
+        if len(calls) > 1:
+            raise GeoattnError(
+                f"{name!r} ran {len(calls)} times in this record; record.select({name!r}) gives them all."
+            )
+        return calls[0]
 
     def __len__(self) -> int:
         return len(self._read())

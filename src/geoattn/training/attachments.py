@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from geoattn._core.errors import GeoattnError
+from geoattn._core.names import did_you_mean
 from geoattn.attention.selection import Layers
 from geoattn.attention.session import Capture
 from geoattn.training.distributed import Processes
@@ -205,7 +206,9 @@ def attachment_class(name: str) -> type[Any]:
     """The class that is registered under a name."""
     _load()
     if name not in _registered:
-        raise GeoattnError(f"unknown regulariser {name!r}; expected one of {', '.join(attachment_names())}.")
+        names = attachment_names()
+        near = did_you_mean(name, names)
+        raise GeoattnError(f"unknown regulariser {name!r}; expected one of {', '.join(names)}.{near}")
     return _registered[name]
 
 
