@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -74,6 +75,39 @@ def test_docstrings_import_from_namespaces() -> None:
         if (lines := deep.findall(path.read_text(encoding="utf-8")))
     }
     assert not found
+
+
+def missing_names(text: str) -> list[str]:
+    """Names after ``ga.`` or ``geoattn.`` that a user cannot type."""
+    import geoattn as ga
+
+    missing = []
+    for name in sorted(set(re.findall(r"\b(?:ga|geoattn)\.([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)", text))):
+        place, found = "", ga
+        for part in name.split("."):
+            inside = f"{place}.{part}".strip(".")
+            if isinstance(found, ModuleType) and part not in (*dir(ga), *getattr(found, "__all__", ())):
+                missing.append(inside)
+                break
+            if not hasattr(found, part):
+                missing.append(inside)
+                break
+            place, found = inside, getattr(found, part)
+            if not isinstance(found, (ModuleType, type)):
+                break  # a value: its attributes are those of its own class
+    return missing
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in WRITTEN if page.name != "CONTRIBUTING.md"], ids=lambda page: page.stem
+)
+def test_the_names_of_the_prose_exist(page: Path) -> None:
+    assert not missing_names(page.read_text(encoding="utf-8"))
+
+
+def test_a_name_that_is_not_public_is_found() -> None:
+    text = "`ga.dynamics.experiments.experiments()`, `ga.simulat`, `ga.Convention.off`, `ga.simulate`"
+    assert missing_names(text) == ["Convention.off", "dynamics.experiments", "simulat"]
 
 
 def public_names() -> set[str]:

@@ -116,7 +116,7 @@ class Record(Sequence):  # not Sequence[Call]: type checkers at run time would r
     def check(self) -> list[CaptureCheck]:
         """Self-check of every call: map against the model's own output, and sums of rows.
 
-        The first call of each route, and the first one with a sink, is checked without being asked in the first
+        The first call of each route, and the first one with a sink, is checked automatically in the first
         capture of a model, and warns with `CaptureWarning`.
         """
         with torch._C.DisableTorchFunction():
@@ -170,11 +170,11 @@ class Record(Sequence):  # not Sequence[Call]: type checkers at run time would r
         return storage_bytes([t for call in self._read() if call.stored is not None for t in call.stored.tensors()])
 
     def open(self) -> None:
-        """The block begins."""
+        """Begin the block."""
         self._state = "open"
 
     def close(self) -> None:
-        """The block has ended: take what is still on the way, and make masks small; layers share theirs."""
+        """End the block: take all calls that wait, and make masks small; layers share theirs."""
         self._take()
         self._state = "closed"
         self._last_self = None
@@ -190,10 +190,10 @@ class Record(Sequence):  # not Sequence[Call]: type checkers at run time would r
             self._on_begin(module)
 
     def end(self, module: Any, output: Any) -> None:
-        """It has ended."""
+        """A forward pass has ended."""
 
     def receive(self, item: RawCall | SoftmaxUse | str | GeoattnError) -> None:
-        """A call has been seen. It is read when somebody asks for it, unless that would be too late."""
+        """Take a call that was seen. It is read when the record is read, or at once where that would be too late."""
         if isinstance(item, GeoattnError):
             raise item
         if isinstance(item, str):
@@ -244,7 +244,7 @@ class Record(Sequence):  # not Sequence[Call]: type checkers at run time would r
         self._calls.append(call)
 
     def _take(self) -> None:
-        """Everything that is still on its way."""
+        """Take all calls that wait to be delivered."""
         self._deliver()
         self._read_waiting()
 

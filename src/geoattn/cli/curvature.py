@@ -30,8 +30,8 @@ def curvature(
         Path | None,
         typer.Argument(
             help=".npy, .npz or .safetensors: an array is a layer, (n, n), (head, n, n) or (sample, head, n, n); or"
-            " several layers, (layer, sample, head, n, n). .graphml, .gml, .mtx, edge lists and SciPy's sparse .npz: a graph."
-            " Without FILE: the embedded sample.",
+            " several layers, (layer, sample, head, n, n). .graphml, .gml, .mtx, edge lists and SciPy's sparse .npz: a"
+            " graph. Without FILE: the embedded sample.",
             metavar="[FILE]",
             show_default=False,
         ),

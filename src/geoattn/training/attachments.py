@@ -147,8 +147,7 @@ class CapturingHandle(Handle):
     def _begin(self, module: nn.Module) -> None:
         """A forward pass begins. Passes with gradients are steps.
 
-        Where parts of the model are called by themselves, all that runs until somebody asks for the penalty is one
-        step.
+        Where parts of the model are called by themselves, all that runs until the penalty is read is one step.
         """
         training = torch.is_grad_enabled()
         if module is self.model or self._asked or not training or self.step < 0:
