@@ -39,8 +39,8 @@ Probe = Callable[[nn.Module, Inputs], dict[str, Any]]
 class Trained:
     """A finished run: the model in evaluation mode, accuracies, and one row of ``history`` per epoch.
 
-    ``running_accuracy`` in a row is that of the training batches of the epoch, in training mode, before the step on each
-    batch.
+    ``running_accuracy`` in a row is that of the training batches of the epoch, in training mode, before the step on
+    each batch.
 
     Examples
     --------

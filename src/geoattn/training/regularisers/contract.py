@@ -126,8 +126,8 @@ class RegulariserHandle(CapturingHandle):
     def penalty(self, task: Tensor | None = None) -> Float[Tensor, ""]:
         """The penalty of the last forward pass, to be added to a loss of your own.
 
-        A second call returns the same tensor.
-        ``task`` is the loss that it will be added to. A regulariser with ``strength=`` needs it, the others ignore it.
+        A second call returns the same tensor. ``task`` is the loss that it will be added to. A regulariser with
+        ``strength=`` needs it, the others ignore it.
 
         After a backward pass through it that does not retain the graph, only its value is left.
         """
