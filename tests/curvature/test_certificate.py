@@ -1,7 +1,7 @@
 """The gap is never smaller than what the potentials prove, whichever way it was found.
 
-The kernel tests edges on copies in 16 bits first, and measures those that come near to being tight. Here every pair is
-proved once more, from all distances, with sums that do not round.
+The kernel takes short cuts to a certificate. Here every pair is proved once more, from all distances, with sums that do
+not round.
 """
 
 import math

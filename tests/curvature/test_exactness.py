@@ -118,7 +118,7 @@ def test_precisions(dtype, preset):
 @pytest.mark.parametrize("n", [32, 33, 65, 66, 129, 130, 208, 209, 257, 258, 300])
 @pytest.mark.parametrize("family", ["softmax-1", "causal_sharp", "few", "with_zeros", "levels"])
 def test_where_the_kernel_changes(family, n):
-    """The kernel has code of its own for rows of some lengths, up to 257 tokens, and one for all longer rows."""
+    """The kernel has code of its own for rows of some lengths, and one for all longer rows."""
     attention = draw(family, n, 1)[0]
     for convention in (*PRESETS, DIRECTED["-log w"]):
         graph = problem(attention, convention)
