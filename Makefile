@@ -70,9 +70,10 @@ lint: $(DEPS) ## formatting, lint rules and types
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 
-format: $(DEPS) ## let ruff format and fix
+format: $(DEPS) ## let ruff and clang-format format and fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(BIN)/clang-format -i $(filter %.hpp %.cpp,$(NATIVE))
 
 wheel: dist/.stamp ## build a wheel into dist/ and try it in a clean environment
 	@ls dist/*.whl

@@ -13,7 +13,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 import geoattn as ga
-from geoattn.datasets import load_sample
 
 TARGET = Path(__file__).parents[1] / "docs" / "images" / "conventions.png"
 # Okabe and Ito's colours, told apart by colour-blind readers too.
@@ -48,7 +47,7 @@ def draw_panel(ax: Axes, layers: list[np.ndarray], colour: str) -> None:
 
 
 def main() -> None:
-    attention = load_sample()
+    attention = ga.datasets.load_sample()
     figure = Figure(figsize=(9.6, 4.8), dpi=160, layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(1, 2, sharey=True)

@@ -39,7 +39,7 @@ def one_line(error: pytest.ExceptionInfo[BaseException]) -> str:
 PLACES = {
     (6, 6): "the graph",
     (3, 6, 6): "graph 2",
-    (2, 3, 6, 6): "layer 1, head 2",
+    (2, 3, 6, 6): "sample 1, head 2",
     (2, 4, 3, 6, 6): "layer 1, sample 3, head 2",
     (2, 2, 2, 3, 6, 6): "graph (1, 1, 1, 2)",
 }
@@ -66,13 +66,13 @@ def test_the_place_is_the_same_on_every_way_in(kind):
         "float16": lambda: ga.ollivier_ricci(array.astype(np.float16)),
         "bfloat16": lambda: ga.ollivier_ricci(tensor.bfloat16()),
     }
-    with pytest.raises(ga.GeoattnError, match="row 3, column 4 of layer 1, head 2"):
+    with pytest.raises(ga.GeoattnError, match="row 3, column 4 of sample 1, head 2"):
         ways[kind]()
 
 
 def test_the_place_is_right_beyond_the_first_chunk(monkeypatch):
     monkeypatch.setattr("geoattn.curvature.ollivier._CHUNK_BYTES", 6 * 6 * 8)
-    with pytest.raises(ga.GeoattnError, match="row 3, column 4 of layer 1, head 2"):
+    with pytest.raises(ga.GeoattnError, match="row 3, column 4 of sample 1, head 2"):
         ga.ollivier_ricci(spoilt(np.nan))
 
 
@@ -84,7 +84,7 @@ def test_rows_that_do_not_sum_to_one(convention, factor):
     with pytest.raises(ga.GeoattnError) as error:
         ga.ollivier_ricci(array, convention)
     text = one_line(error)
-    assert f"row 4 of layer 1, head 2 (index (1, 2)) sums to {factor:.9g}" in text
+    assert f"row 4 of sample 1, head 2 (index (1, 2)) sums to {factor:.9g}" in text
     assert "attention / attention.sum(-1, keepdims=True)" in text
     # and the advice is good
     normal = array / np.where(array.sum(-1, keepdims=True) > 0, array.sum(-1, keepdims=True), 1.0)

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -47,12 +48,66 @@ def test_every_page_is_in_the_navigation() -> None:
         assert f": {name}\n" in navigation or (name.startswith("claims/") and f"({name})" in ledger), name
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.stem)
-def test_examples_use_flat_names_and_namespaces(page: Path) -> None:
-    """No example imports from a module inside a namespace."""
-    for code in examples(page):
-        deep = re.findall(r"(?:from|import)\s+geoattn\.\w+\.\w[\w.]*", code)
+WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES, *sorted((ROOT / "examples").glob("*.py"))]
+
+
+def code_of(page: Path) -> list[str]:
+    """Blocks in Python or py, or all of a program."""
+    text = page.read_text(encoding="utf-8")
+    return re.findall(r"```py(?:thon)?\n(.*?)```", text, flags=re.S) if page.suffix == ".md" else [text]
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.stem)
+def test_examples_write_names_as_attributes(page: Path) -> None:
+    """``import geoattn as ga`` and ``ga.room.name``; only the classes of `geoattn.compat` replace a peer's import."""
+    for code in code_of(page):
+        imports = re.findall(r"^\s*(?:from|import)\s+geoattn\.\S+", code, flags=re.M)
+        deep = [line for line in imports if line.split()[-1] != "geoattn.compat"]
         assert not deep, f"{page.name}: {deep}"
+
+
+def test_docstrings_import_from_namespaces() -> None:
+    """An example in any docstring of the package imports from the front door or from a namespace."""
+    deep = re.compile(r"^\s*(?:>>>|\.\.\.)\s.*\b(?:from|import)\s+geoattn\.\w+\.\w.*$", flags=re.M)
+    found = {
+        str(path.relative_to(ROOT)): lines
+        for path in (ROOT / "src").rglob("*.py")
+        if (lines := deep.findall(path.read_text(encoding="utf-8")))
+    }
+    assert not found
+
+
+def missing_names(text: str) -> list[str]:
+    """Names after ``ga.`` or ``geoattn.`` that a user cannot type."""
+    import geoattn as ga
+
+    missing = []
+    for name in sorted(set(re.findall(r"\b(?:ga|geoattn)\.([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)", text))):
+        place, found = "", ga
+        for part in name.split("."):
+            inside = f"{place}.{part}".strip(".")
+            if isinstance(found, ModuleType) and part not in (*dir(ga), *getattr(found, "__all__", ())):
+                missing.append(inside)
+                break
+            if not hasattr(found, part):
+                missing.append(inside)
+                break
+            place, found = inside, getattr(found, part)
+            if not isinstance(found, (ModuleType, type)):
+                break  # a value: its attributes are those of its own class
+    return missing
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in WRITTEN if page.name != "CONTRIBUTING.md"], ids=lambda page: page.stem
+)
+def test_the_names_of_the_prose_exist(page: Path) -> None:
+    assert not missing_names(page.read_text(encoding="utf-8"))
+
+
+def test_a_name_that_is_not_public_is_found() -> None:
+    text = "`ga.dynamics.experiments.experiments()`, `ga.simulat`, `ga.Convention.off`, `ga.simulate`"
+    assert missing_names(text) == ["Convention.off", "dynamics.experiments", "simulat"]
 
 
 def public_names() -> set[str]:

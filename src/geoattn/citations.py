@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from geoattn._core.errors import GeoattnError
+from geoattn._core.names import did_you_mean
 from geoattn._version import __version__
 
 __all__ = ["METHODS", "cite"]
@@ -17,6 +19,7 @@ _ENTRIES = {
   title   = {{geoattn: the geometry of attention}},
   author  = {{{{The geoattn authors}}}},
   version = {{{__version__}}},
+  year    = {{2026}},
   license = {{MIT}}
 }}""",
     ),
@@ -42,7 +45,8 @@ _ENTRIES = {
   volume  = {63},
   number  = {4},
   pages   = {605--627},
-  year    = {2011}
+  year    = {2011},
+  doi     = {10.2748/tmj/1325886283}
 }""",
     ),
     "ni2019": (
@@ -112,7 +116,8 @@ _ENTRIES = {
   author    = {Topping, Jake and Di Giovanni, Francesco and Chamberlain, Benjamin Paul and Dong, Xiaowen
                and Bronstein, Michael M.},
   booktitle = {International Conference on Learning Representations},
-  year      = {2022}
+  year      = {2022},
+  doi       = {10.48550/arXiv.2111.14522}
 }""",
     ),
     "cuturi2013": (
@@ -122,7 +127,8 @@ _ENTRIES = {
   author    = {Cuturi, Marco},
   booktitle = {Advances in Neural Information Processing Systems},
   volume    = {26},
-  year      = {2013}
+  year      = {2013},
+  doi       = {10.48550/arXiv.1306.0895}
 }""",
     ),
     "massart1990": (
@@ -138,10 +144,92 @@ _ENTRIES = {
   doi     = {10.1214/aop/1176990746}
 }""",
     ),
+    "hartigan1985": (
+        "the test of one mode",
+        """@article{hartigan1985,
+  title   = {The dip test of unimodality},
+  author  = {Hartigan, J. A. and Hartigan, P. M.},
+  journal = {The Annals of Statistics},
+  volume  = {13},
+  number  = {1},
+  pages   = {70--84},
+  year    = {1985},
+  doi     = {10.1214/aos/1176346577}
+}""",
+    ),
+    "bauer2012": (
+        "bounds of eigenvalues by the curvature of neighbourhoods",
+        """@article{bauer2012,
+  title   = {{Ollivier-Ricci} curvature and the spectrum of the normalized graph {Laplace} operator},
+  author  = {Bauer, Frank and Jost, J{\\"u}rgen and Liu, Shiping},
+  journal = {Mathematical Research Letters},
+  volume  = {19},
+  year    = {2012},
+  doi     = {10.48550/arXiv.1105.3803}
+}""",
+    ),
+    "dovonon2024": (
+        "what a deep stack of linear transformer layers tends to",
+        """@misc{dovonon2024,
+  title  = {Setting the record straight on transformer oversmoothing},
+  author = {Dovonon, Gb{\\`e}tondji J.-S. and Bronstein, Michael M. and Kusner, Matt J.},
+  year   = {2024},
+  doi    = {10.48550/arXiv.2401.04301}
+}""",
+    ),
+    "castin2024": (
+        "local Lipschitz constants of attention, their bounds and the tokens that reach them",
+        """@inproceedings{castin2024,
+  title     = {How smooth is attention?},
+  author    = {Castin, Val{\\'e}rie and Ablin, Pierre and Peyr{\\'e}, Gabriel},
+  booktitle = {International Conference on Machine Learning},
+  year      = {2024},
+  doi       = {10.48550/arXiv.2312.14820}
+}""",
+    ),
+    "kim2021": (
+        "attention by L2 distances, and the growth of the Lipschitz constant with the radius",
+        """@inproceedings{kim2021,
+  title     = {The {Lipschitz} constant of self-attention},
+  author    = {Kim, Hyunjik and Papamakarios, George and Mnih, Andriy},
+  booktitle = {International Conference on Machine Learning},
+  year      = {2021},
+  doi       = {10.48550/arXiv.2006.04710}
+}""",
+    ),
+    "geshkovski2023": (
+        "tokens as particles on the sphere: the flows SA and USA, their energies and clusters",
+        """@misc{geshkovski2023,
+  title  = {A mathematical perspective on transformers},
+  author = {Geshkovski, Borjan and Letrouit, Cyril and Polyanskiy, Yury and Rigollet, Philippe},
+  year   = {2023},
+  doi    = {10.48550/arXiv.2312.10794}
+}""",
+    ),
+    "burger2025": (
+        "the metric of the flow, the extremal points of its energy and its stationary points",
+        """@article{burger2025,
+  title   = {Analysis of mean-field models arising from self-attention dynamics in transformer architectures with layer
+             normalization},
+  author  = {Burger, Martin and Kabri, Samira and Korolev, Yury and Roith, Tim and Weigand, Lukas},
+  journal = {Philosophical Transactions of the Royal Society A},
+  volume  = {383},
+  number  = {2298},
+  pages   = {20240233},
+  year    = {2025},
+  doi     = {10.1098/rsta.2024.0233}
+}""",
+    ),
 }
 
-#: Method, or preset of a convention -> keys of what to cite for it.
+#: Lens, method, or preset of a convention -> keys of what to cite for it.
 METHODS: dict[str, tuple[str, ...]] = {
+    "curvature": ("ollivier2009", "attentionricci"),
+    "spectrum": ("ollivier2009", "bauer2012", "dovonon2024"),
+    "smoothness": ("castin2024", "kim2021"),
+    "dynamics": ("geshkovski2023", "burger2025"),
+    "training": ("attentionricci",),
+    "modes": ("hartigan1985",),
     "ollivier": ("ollivier2009",),
     "lin-lu-yau": ("ollivier2009", "lin2011"),
     "attention": ("attentionricci",),
@@ -164,15 +252,22 @@ def cite(*methods: Any) -> str:
     A method is one of `METHODS`, or a `Curvature`: its convention and its sampling say what it used.
 
     >>> from geoattn.citations import cite
-    >>> print(cite("sinkhorn").splitlines()[-7])
+    >>> print(cite("sinkhorn").splitlines()[-9])
     @inproceedings{cuturi2013,
     """
     names = [name for method in methods for name in _names(method)]
     unknown = [name for name in names if name not in METHODS]
     if unknown:
-        raise GeoattnError(f"no method {unknown[0]!r} to cite: expected one of {', '.join(METHODS)}.")
+        near = did_you_mean(unknown[0], METHODS)
+        raise GeoattnError(f"no method {unknown[0]!r} to cite: expected one of {', '.join(METHODS)}.{near}")
     keys = ["geoattn"] + [key for name in names or METHODS for key in METHODS[name]]
-    return "\n\n".join(f"% {what}\n{bibtex}" for what, bibtex in (_ENTRIES[key] for key in dict.fromkeys(keys)))
+    entries = [_ENTRIES[key] for key in dict.fromkeys(keys)]
+    return "\n\n".join(f"% {what}\n{_with_address(bibtex)}" for what, bibtex in entries)
+
+
+def _with_address(bibtex: str) -> str:
+    """The entry with the URL of its DOI."""
+    return re.sub(r"^  doi( *)= \{(.+)\}$", r"\g<0>,\n  url\1= {https://doi.org/\2}", bibtex, flags=re.M)
 
 
 def _names(method: Any) -> list[str]:

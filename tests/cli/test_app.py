@@ -54,7 +54,7 @@ def test_without_a_verb_there_is_help(run):
         (["curvature", "--nonsense"], "No such option"),
         (["curvature", "--threads", "many"], "--threads"),
         (["curvature", "a.npy", "b.npy"], "unexpected extra argument"),
-        (["cite", "nonsense"], "no method 'nonsense' to cite: expected one of ollivier"),
+        (["cite", "nonsense"], "no method 'nonsense' to cite: expected one of curvature"),
     ],
 )
 def test_bad_usage_is_one_line_and_code_2(run, arguments, words):

@@ -29,6 +29,22 @@ def test_everything_once_and_balanced(run):
         assert "author" in entry
 
 
+def test_every_lens_has_papers(run):
+    for lens in ("curvature", "spectrum", "smoothness", "dynamics", "training"):
+        assert len(keys(run("cite", lens).stdout)) > 1
+
+
+def test_years_and_addresses(run):
+    """The software has no DOI, and the paper under review has neither a year nor an address."""
+    for entry in run("cite").stdout.split("\n\n"):
+        (key,) = keys(entry)
+        if key != "attentionricci":
+            assert re.search(r"^  year +=", entry, flags=re.M), key
+        if key not in ("geoattn", "attentionricci"):
+            (doi,) = re.findall(r"^  doi +\= \{(10\.\d{4,}/\S+)\},$", entry, flags=re.M)
+            assert f"{{https://doi.org/{doi}}}" in entry
+
+
 def test_methods_by_name(run):
     assert keys(run("cite", "lin-lu-yau", "sinkhorn").stdout) == [
         "geoattn",
@@ -44,6 +60,7 @@ def test_the_software_entry_is_that_of_the_citation_file():
     assert f"title   = {{{about['title']}}}" in entry
     assert f"{{{{{about['authors'][0]['name']}}}}}" in entry
     assert f"license = {{{about['license']}}}" in entry
+    assert f"year    = {{{about['date-released'][:4]}}}" in entry
 
 
 def test_a_result_says_what_it_used():

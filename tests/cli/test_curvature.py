@@ -67,6 +67,22 @@ def test_presets_are_described_in_words(run, preset):
     assert f"convention {preset}: S = " in result.stdout
 
 
+def test_several_conventions(run, tmp_path):
+    """Each is what it is alone: a table each, a list in JSON, a folder each."""
+    options = ("--convention", "markov,hop", "--edges", 5)
+    assert [line for line in run("curvature", *options).stdout.splitlines() if line.startswith("convention ")][
+        1
+    ].startswith("convention hop: S = ")
+    both = json.loads(run("curvature", *options, "--json", "--out", tmp_path / "out").stdout)
+    alone = [
+        json.loads(run("curvature", "--convention", name, "--edges", 5, "--json").stdout) for name in ("markov", "hop")
+    ]
+    assert [one["layers"] for one in both] == [one["layers"] for one in alone]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["hop", "markov"]
+    assert (tmp_path / "out" / "hop" / "curvature.parquet").exists()
+    assert run("curvature", "--convention", "hop,hop").exit_code == 2
+
+
 def test_sampling_is_seeded_and_says_how_many(run):
     one, same, other = (run("curvature", "--json", "--edges", 7, "--seed", s) for s in (1, 1, 2))
     layers = [json.loads(r.stdout)["layers"] for r in (one, same, other)]

@@ -19,7 +19,7 @@ def means(result) -> dict[str, float]:
 
 @pytest.mark.parametrize(
     ("shape", "layers", "samples", "heads"),
-    [((5, 5), 1, 1, 1), ((3, 5, 5), 1, 1, 3), ((2, 3, 5, 5), 2, 1, 3), ((2, 4, 3, 5, 5), 2, 4, 3)],
+    [((5, 5), 1, 1, 1), ((3, 5, 5), 1, 1, 3), ((2, 3, 5, 5), 1, 2, 3), ((2, 4, 3, 5, 5), 2, 4, 3)],
 )
 def test_npy_holds_all_layers(run, attention, tmp_path, shape, layers, samples, heads):
     array = attention(*shape)
@@ -43,8 +43,8 @@ def test_npz_has_one_layer_per_array(run, attention, tmp_path):
 def test_axes_can_be_named(run, attention, tmp_path):
     array = attention(4, 3, 5, 5)
     np.save(tmp_path / "a.npy", array)
-    one = means(run("curvature", tmp_path / "a.npy", "--axes", "sample,head", "--json"))
-    assert one == {"0": pytest.approx(ga.ollivier_ricci(array).values().mean())}
+    one = means(run("curvature", tmp_path / "a.npy", "--axes", "layer,head", "--json"))
+    assert one == {str(k): pytest.approx(ga.ollivier_ricci(array[k]).values().mean()) for k in range(4)}
     turned = open_attention(tmp_path / "a.npy", axes=["head", "layer"])
     assert [layer.name for layer in turned] == ["0", "1", "2"]
     assert np.array_equal(turned[1].maps(), array[None, :, 1])

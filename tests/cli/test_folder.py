@@ -46,7 +46,7 @@ def no_space(name: str):
 @pytest.mark.parametrize("name", ["curvature.parquet", "histogram-01-1.png"])
 @pytest.mark.parametrize("existing", [True, False])
 def test_a_full_disk_leaves_nothing(run, attention, tmp_path, monkeypatch, name, existing):
-    np.save(tmp_path / "two.npy", attention(2, 1, 5, 5))
+    np.save(tmp_path / "two.npy", attention(2, 1, 1, 5, 5))
     out = tmp_path / "a" / "b"
     if existing:
         out.mkdir(parents=True)

@@ -56,3 +56,9 @@ def test_a_line_that_is_no_edge(tmp_path):
     path.write_text("a b 1\nc")
     with pytest.raises(GeoattnError, match="line 2"):
         read_graph_file(path)
+
+
+def test_several_conventions(files):
+    command = ["curvature", str(files / "club.gml"), "--convention", "hop,grc-0.6", "--json"]
+    found = json.loads(CliRunner().invoke(app, command).stdout)
+    assert [one["convention"] for one in found] == ["hop", "grc-0.6"]

@@ -95,7 +95,9 @@ def test_a_function_gives_the_model_and_two_models_are_compared(run, tmp_path):
     ("arguments", "message"),
     [
         (["--conventions", "nonsense"], "unknown convention 'nonsense'"),
-        (["--conventions", "hop,hop"], "--conventions: each once"),
+        (["--convention", "Markov"], "Did you mean 'markov'?"),
+        (["lvit-digit"], "unknown model 'lvit-digit'. Did you mean 'lvit-digits'?"),
+        (["--conventions", "hop,hop"], "--convention: each once"),
         (["--edges", "0"], "--edges must be auto, all, or a positive number"),
         (["--samples", "0"], "--samples must be a positive number; got 0"),
         (["--seed", "-1"], "--seed must not be negative"),

@@ -110,7 +110,7 @@ def _records_what_it_did(perturbation: Any, inputs: Any, whole: Perturbed) -> No
 def _depends_on_seed_and_row_alone(perturbation: Any, inputs: Any, whole: Perturbed) -> None:
     before = inputs.clone() if isinstance(inputs, torch.Tensor) else list(inputs)
     states = (torch.get_rng_state(), np.random.get_state()[1].copy())  # noqa: NPY002
-    copy = pickle.loads(pickle.dumps(perturbation)) if _can_be_copied(perturbation) else perturbation
+    copy = pickle.loads(pickle.dumps(perturbation))
     for order in (range(len(inputs)), [3], [6, 0, 5], range(len(inputs) - 1, -1, -1)):
         part = perturb([inputs[i] for i in order] if isinstance(before, list) else inputs[list(order)], copy, 7,
                        rows=list(order))  # fmt: skip
@@ -123,15 +123,6 @@ def _depends_on_seed_and_row_alone(perturbation: Any, inputs: Any, whole: Pertur
         others = [perturb(inputs, perturbation, seed).parameters for seed in range(8, 16)]
         fixed = all(other == whole.parameters for other in others)
         assert not fixed or whole.hit.all(), "no draw depends on the seed"
-
-
-def _can_be_copied(perturbation: Any) -> bool:
-    """Whether pickle finds the class by its name; it does not find one that a page of the docs defines."""
-    try:
-        pickle.dumps(perturbation)
-    except (pickle.PicklingError, AttributeError):
-        return False
-    return True
 
 
 def _strength_zero_is_the_identity(perturbation: Any, inputs: Any) -> None:

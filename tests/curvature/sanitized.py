@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-SWEEP = ["tests/curvature/test_exactness.py", "tests/curvature/test_starts.py", "tests/curvature/test_gradient.py"]
+SWEEP = [
+    f"tests/curvature/test_{part}.py"
+    for part in ("exactness", "exact_conventions", "extreme_values", "starts", "gradient")
+]
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
 """The gap is never smaller than what the potentials prove, whichever way it was found.
 
-Up to 257 tokens a count in float proves most pairs of undirected maps; ties, and what comes near to one, are proved
-from all distances. Here all of it is proved once more, from all distances, with sums that do not round.
+The kernel takes short cuts to a certificate. Here every pair is proved once more, from all distances, with sums that do
+not round.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Maps of up to 257 tokens start each pair from a tree made for it: no value depends on the other pairs.
+"""Each pair starts from a tree made for it: no value depends on the other pairs.
 
 Where at least 500 edges are essential, or 1,500 of up to 65 tokens, that tree begins with an optimal one of some,
 a third or a fifth: ``flat`` from 56 tokens on, ``soft`` from 65 on with markov (1,581 of them) and at 150 and 197 with

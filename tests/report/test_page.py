@@ -193,3 +193,12 @@ def test_a_failed_write_leaves_the_old_file(digits, tmp_path, monkeypatch):
         write_report(target, digits)
     assert target.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_missing_folders_are_made_as_the_docstring_says(digits, tmp_path):
+    digits.report(tmp_path / "new" / "folder" / "report.html")
+    assert (tmp_path / "new" / "folder" / "report.html").stat().st_size > 1000
+    assert "Folders that are missing are made" in (ga.profiles.Profile.report.__doc__ or "")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ga.GeoattnError, match="cannot write"):
+        digits.report(tmp_path / "file" / "report.html")

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from geoattn.runs.store import DamagedTrialError, Store
+from geoattn.runs.store import Store
+from geoattn.runs.stored_trial import DamagedTrialError
 
 CONFIGS = [{"x": x} for x in range(5)]
 

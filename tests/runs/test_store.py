@@ -15,7 +15,8 @@ import pytest
 from geoattn._core.errors import GeoattnError, GeoattnWarning
 from geoattn._core.versions import versions
 from geoattn.runs.drive import compare_again, run_trials
-from geoattn.runs.store import DamagedTrialError, Store
+from geoattn.runs.store import Store
+from geoattn.runs.stored_trial import DamagedTrialError
 
 SQUARE = "tests.runs.trials:square"
 CONFIGS: list[dict[str, Any]] = [{"x": x} for x in range(6)]

@@ -212,3 +212,11 @@ def test_bad_input(arguments, words):
 def test_bad_name():
     with pytest.raises(ga.GeoattnError, match="no bound is called 'upper'; there are discrete upper"):
         lipschitz_bounds(np.eye(2), None, 5, 1.0)["upper"]
+
+
+def test_bounds_as_a_table():
+    bounds = ga.lipschitz_bounds(-np.eye(2), None, n=10, R=2.0)
+    table = bounds.to_pandas()
+    assert list(table["name"]) == [bound.name for bound in bounds]
+    np.testing.assert_array_equal(table["value"], [bound.value for bound in bounds])
+    assert (table["reason"] != "").equals(~table["applies"])

@@ -12,10 +12,11 @@ import transformers as tf
 from torch.nn import functional
 
 from geoattn._core.errors import GeoattnError
-from geoattn.models.lvit import LViT, LViTConfig
+from geoattn.models.lvit import LViT
 from geoattn.training.adapters import lightning_callback, trainer_callback
 from geoattn.training.interventions.edge_mask import EdgeMask
 from geoattn.training.regularisers.variance import VarianceRegulariser
+from tests.training.small_models import SMALL
 
 REGULARISER = VarianceRegulariser("increase", gamma=3.0)
 ROWS = [
@@ -95,9 +96,6 @@ def test_label_smoothing_is_refused(tmp_path: Path) -> None:
         trainer.train()
 
 
-SMALL = LViTConfig(
-    image_size=8, patch_size=2, dim=16, depth=2, heads=2, dim_head=8, mlp_dim=16, dropout=0.0, emb_dropout=0.0
-)  # fmt: skip
 IMAGES = [(torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(i)), i % 10) for i in range(8)]
 
 

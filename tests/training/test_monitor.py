@@ -9,13 +9,10 @@ import pytest
 import torch
 
 from geoattn._core.errors import GeoattnWarning
-from geoattn.models.lvit import LViT, LViTConfig
+from geoattn.models.lvit import LViT
 from geoattn.training.adapters import lightning_callback
 from geoattn.training.monitor import Monitor
-
-SMALL = LViTConfig(
-    image_size=8, patch_size=2, dim=16, depth=2, heads=2, dim_head=8, mlp_dim=16, dropout=0.0, emb_dropout=0.0
-)  # fmt: skip
+from tests.training.small_models import SMALL
 
 
 class Whole(torch.nn.Module):

@@ -1,4 +1,4 @@
-"""Regularisers on models as people have them: value, gradient, attachment, removal, bad input."""
+"""Regularisers on models as people have them: value, gradient, attachment, removal."""
 
 from __future__ import annotations
 
@@ -9,47 +9,15 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-import transformers as tf
 from torch import Tensor, nn
 from torch.nn import functional
 
 from geoattn._core.errors import GeoattnError
 from geoattn.attention import capture
-from geoattn.curvature.loss import curvature_loss
-from geoattn.models.lvit import LViT, LViTConfig
 from geoattn.training.regularisers.curvature import CurvatureRegulariser
 from geoattn.training.regularisers.entropy import RowEntropy
 from geoattn.training.regularisers.variance import VarianceRegulariser
-
-SMALL = LViTConfig(
-    image_size=8, patch_size=2, dim=16, depth=2, heads=2, dim_head=8, mlp_dim=16, dropout=0.0, emb_dropout=0.0
-)  # fmt: skip
-BATCH = {
-    "input_ids": torch.arange(2 * 6).reshape(2, 6) % 50,
-    "attention_mask": torch.tensor([[1] * 6, [1, 1, 1, 1, 0, 0]]),
-    "labels": torch.tensor([0, 1]),
-}
-
-
-def lvit() -> LViT:
-    torch.manual_seed(0)
-    return LViT(SMALL)
-
-
-def bert(implementation: str) -> Any:
-    config = tf.BertConfig(
-        vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24,
-        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-    )  # fmt: skip
-    config._attn_implementation = implementation
-    torch.manual_seed(0)
-    return tf.BertForSequenceClassification(config).double()
-
-
-def gradients(model: nn.Module, loss: Tensor) -> list[Tensor]:
-    model.zero_grad()
-    loss.backward()
-    return [p.grad.clone() for p in model.parameters() if p.grad is not None]
+from tests.training.small_models import BATCH, bert, gradients, lvit
 
 
 def plain_variance(model: nn.Module, **batch: Any) -> Tensor:
@@ -189,44 +157,6 @@ def test_two_regularisers_at_once() -> None:
         torch.testing.assert_close(b.penalty(), alone[1])
 
 
-@pytest.mark.parametrize("direction", ["increase", "decrease", "to_one"])
-def test_curvature_of_all_edges_is_the_curvature_loss(direction: str) -> None:
-    model, x = lvit().double(), torch.rand(2, 1, 8, 8, dtype=torch.float64)
-    with capture(model) as record:
-        model(x)
-    maps = torch.cat([call.attention().flatten(0, 1) for call in record])
-    if direction == "to_one":
-        from geoattn.curvature.loss import edge_curvature
-
-        expected = 0.7 * (1 - edge_curvature(maps)).square().mean()
-    else:
-        expected = (0.7 if direction == "decrease" else -0.7) * curvature_loss(maps)
-    wanted = gradients(model, expected)
-    with CurvatureRegulariser(direction, 0.7, maps="all", edges="all").attach(model) as handle:
-        model(x)
-        penalty = handle.penalty()
-        torch.testing.assert_close(penalty, expected)
-        for a, b in zip(gradients(model, penalty), wanted, strict=True):
-            torch.testing.assert_close(a, b)
-
-
-def test_the_sample_depends_on_seed_and_step_alone() -> None:
-    model, x = lvit(), torch.rand(6, 1, 8, 8)
-
-    def penalties(seed: int) -> list[float]:
-        torch.manual_seed(seed + 7)  # must not matter
-        with CurvatureRegulariser("increase", maps=4, edges=5, seed=seed).attach(model) as handle:
-            values = []
-            for _ in range(3):
-                model(x)
-                values.append(float(handle.penalty().detach()))
-        return values
-
-    model.eval()
-    assert penalties(0) == penalties(0)
-    assert len({*penalties(0), *penalties(1)}) == 6
-
-
 @pytest.mark.parametrize("direction", ["increase", "decrease"])
 @pytest.mark.parametrize("kind", ["variance", "curvature"])
 def test_training_moves_what_it_says(kind: str, direction: str) -> None:
@@ -245,15 +175,6 @@ def test_training_moves_what_it_says(kind: str, direction: str) -> None:
             adam.step()
             seen.append(handle.figures()[kind])
     assert (seen[-1] > seen[0]) == (direction == "increase")
-
-
-def test_padding_takes_no_part_in_curvature() -> None:
-    model = bert("sdpa")
-    batch = {k: v for k, v in BATCH.items() if k != "labels"}
-    with CurvatureRegulariser("increase", maps="all", edges="all").attach(model) as handle:
-        model(**batch)
-        edges = handle.figures()["edges"]
-    assert edges == 2 * 2 * (6 * 5 // 2 + 4 * 3 // 2)  # layers, heads, pairs of 6 and of 4 real tokens
 
 
 def test_log_per_layer() -> None:
@@ -299,58 +220,3 @@ def test_compiled_models(backend: str) -> None:
             for a, b in zip(gradients(model, loss), wanted, strict=True):
                 torch.testing.assert_close(a, b)
     torch._dynamo.reset()
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: VarianceRegulariser("up"), "direction must be 'increase' or 'decrease'; got 'up'"),
-        (lambda: VarianceRegulariser("decrease", b=0), r"log\(a x \+ b\) is undefined at variance x = 0 for b = 0"),
-        (lambda: VarianceRegulariser("decrease", b=-1.0), "b must be above 0"),
-        (lambda: VarianceRegulariser("increase", a=0), "a must be a finite number above 0; got 0"),
-        (lambda: VarianceRegulariser("increase", a=-2.0), "a must be a finite number above 0"),
-        (lambda: VarianceRegulariser("increase", b=math.nan), "b must be a finite number; got nan"),
-        (lambda: VarianceRegulariser("increase", b=500), "overflows"),
-        (lambda: VarianceRegulariser("increase", gamma=0), "gamma must be a finite number above 0; got 0"),
-        (lambda: VarianceRegulariser("increase", gamma=-0.1), "gamma must be a finite number above 0; got -0.1"),
-        (lambda: VarianceRegulariser("increase", gamma="1"), "gamma must be a finite number above 0; got '1'"),
-        (lambda: RowEntropy("sideways"), "direction"),
-        (lambda: RowEntropy(gamma=0), "gamma"),
-        (lambda: CurvatureRegulariser("flat"), "'increase', 'decrease' or 'to_one'"),
-        (lambda: CurvatureRegulariser(gamma=0), "gamma"),
-        (lambda: CurvatureRegulariser(maps=0), "maps must be 'all' or a whole number"),
-        (lambda: CurvatureRegulariser(edges=0), "edges"),
-        (lambda: CurvatureRegulariser(convention="nonsense"), "nonsense"),
-    ],
-)
-def test_bad_settings(make: Any, message: str) -> None:
-    with pytest.raises(GeoattnError, match=message):
-        make()
-
-
-@pytest.mark.parametrize("regulariser", [VarianceRegulariser(), RowEntropy(), CurvatureRegulariser()])
-def test_a_model_without_attention(regulariser: Any) -> None:
-    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
-    with regulariser.attach(model) as handle:
-        with pytest.raises(GeoattnError, match="no forward pass"):
-            handle.penalty()
-        model(torch.rand(2, 4))
-        with pytest.raises(GeoattnError, match="no attention ran"):
-            handle.penalty()
-
-
-def test_curvature_needs_self_attention() -> None:
-    layer = nn.MultiheadAttention(8, 2, batch_first=True)
-    with CurvatureRegulariser().attach(layer) as handle:
-        layer(torch.rand(1, 3, 8), *(2 * [torch.rand(1, 5, 8)]))
-        with pytest.raises(GeoattnError, match="curvature needs self-attention"):
-            handle.penalty()
-
-
-def test_a_batch_of_nothing_but_padding() -> None:
-    model = bert("sdpa")
-    batch = {"input_ids": BATCH["input_ids"], "attention_mask": torch.zeros(2, 6, dtype=torch.long)}
-    with VarianceRegulariser().attach(model) as handle:
-        model(**batch)
-        with pytest.raises(GeoattnError, match="padding"):
-            handle.penalty()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geoattn._core.errors import GeoattnError
+from geoattn._core.names import did_you_mean
 
 # Editors and type checkers see the type; at run time the argument is checked here, with an error in words.
 if TYPE_CHECKING:
@@ -63,5 +64,6 @@ def read_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
     'increase'
     """
     if not isinstance(value, str) or value not in choices:
-        raise GeoattnError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.")
+        near = did_you_mean(value, choices)
+        raise GeoattnError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.{near}")
     return value

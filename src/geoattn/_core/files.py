@@ -9,7 +9,7 @@ from typing import Any
 
 from geoattn._core.errors import GeoattnError
 
-__all__ = ["write_atomically"]
+__all__ = ["set_aside", "write_atomically"]
 
 
 def write_atomically(path: str | os.PathLike[str], write: Any) -> None:
@@ -33,3 +33,17 @@ def write_atomically(path: str | os.PathLike[str], write: Any) -> None:
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+def set_aside(path: Path, folder: Path) -> Path:
+    """Move a file to a folder, beside what is there already."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        target, number = folder / path.name, 1
+        while target.exists():
+            number += 1
+            target = folder / f"{path.stem}.{number}{path.suffix}"
+        os.replace(path, target)
+    except OSError as error:
+        raise GeoattnError(f"cannot move {path} to {folder}: {error.strerror or error}.") from None
+    return target

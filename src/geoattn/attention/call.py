@@ -17,7 +17,7 @@ from geoattn.attention.stored import StoredTensors, storage_bytes
 
 __all__ = ["PROBED_ROWS", "Call", "Probe"]
 
-PROBED_ROWS = 64  # that the self-check looks at
+PROBED_ROWS = 64  # that the self-check compares
 
 
 @dataclass(frozen=True, eq=False)

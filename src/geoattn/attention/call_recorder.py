@@ -279,7 +279,7 @@ def _probe(value: Any, out: Any, used: Any = None) -> Any:
 @no_type_check
 def _autocast_dtype(x: Any) -> Any:
     """The dtype that autocast gives to operands on the device of x, None where it is off."""
-    if not torch.compiler.is_compiling() and not torch._C._is_any_autocast_enabled():  # one quick look
+    if not torch.compiler.is_compiling() and not torch._C._is_any_autocast_enabled():  # one quick test
         return None
     device = x.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None

@@ -1,4 +1,4 @@
-"""Is what was captured what the model used? A comparison on one head, and a look at the rows."""
+"""The self-check of a call: its map times the values against the output of the model, and the sums of rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CaptureWarning(GeoattnWarning):
     Examples
     --------
     >>> import warnings, geoattn as ga
-    >>> warnings.simplefilter("error", ga.CaptureWarning)  # a capture that looks wrong is then an error
+    >>> warnings.simplefilter("error", ga.CaptureWarning)  # a capture that fails its check is then an error
     >>> warnings.resetwarnings()
     """
 

@@ -1,6 +1,6 @@
 """What the running modules say of an attention call inside them: its name, kind, padding and tokens.
 
-Traced by torch.compile: plain loops, and no look at the values of tensors.
+torch.compile traces this code: it uses plain loops and never reads the values of tensors.
 """
 
 from __future__ import annotations

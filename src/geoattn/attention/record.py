@@ -16,7 +16,7 @@ from geoattn.attention.call import Call
 from geoattn.attention.check import CaptureCheck, CaptureWarning, check_call
 from geoattn.attention.masks import Mask, compact_mask
 from geoattn.attention.raw_call import RawCall, read_call, reads_a_cache, versions_of
-from geoattn.attention.selection import Layers, chooser, complain
+from geoattn.attention.selection import Layers, chooser, complain, name_some, nearest_layer
 from geoattn.attention.stored import storage_bytes
 
 __all__ = ["Record"]
@@ -69,11 +69,23 @@ class Record(Sequence):  # not Sequence[Call]: type checkers at run time would r
         self._state = "not entered"
 
     @overload
-    def __getitem__(self, index: int) -> Call: ...
+    def __getitem__(self, index: int | str) -> Call: ...
     @overload
     def __getitem__(self, index: slice) -> list[Call]: ...
-    def __getitem__(self, index: int | slice) -> Call | list[Call]:
-        return self._read()[index]
+    def __getitem__(self, index: int | str | slice) -> Call | list[Call]:
+        """A call by its place or by the name of its module; calls by a slice."""
+        return self._named(index) if isinstance(index, str) else self._read()[index]
+
+    def _named(self, name: str) -> Call:
+        calls = [call for call in self._read() if call.name == name]
+        if not calls:
+            near = nearest_layer(name, self.names)
+            raise GeoattnError(f"no attention of {name!r} is in this record: it has {name_some(self.names)}.{near}")
+        if len(calls) > 1:
+            raise GeoattnError(
+                f"{name!r} ran {len(calls)} times in this record; record.select({name!r}) gives them all."
+            )
+        return calls[0]
 
     def __len__(self) -> int:
         return len(self._read())
@@ -104,7 +116,7 @@ class Record(Sequence):  # not Sequence[Call]: type checkers at run time would r
     def check(self) -> list[CaptureCheck]:
         """Self-check of every call: map against the model's own output, and sums of rows.
 
-        The first call of each route, and the first one with a sink, is checked without being asked in the first
+        The first call of each route, and the first one with a sink, is checked automatically in the first
         capture of a model, and warns with `CaptureWarning`.
         """
         with torch._C.DisableTorchFunction():
@@ -158,11 +170,11 @@ class Record(Sequence):  # not Sequence[Call]: type checkers at run time would r
         return storage_bytes([t for call in self._read() if call.stored is not None for t in call.stored.tensors()])
 
     def open(self) -> None:
-        """The block begins."""
+        """Begin the block."""
         self._state = "open"
 
     def close(self) -> None:
-        """The block has ended: take what is still on the way, and make masks small; layers share theirs."""
+        """End the block: take all calls that wait, and make masks small; layers share theirs."""
         self._take()
         self._state = "closed"
         self._last_self = None
@@ -178,10 +190,10 @@ class Record(Sequence):  # not Sequence[Call]: type checkers at run time would r
             self._on_begin(module)
 
     def end(self, module: Any, output: Any) -> None:
-        """It has ended."""
+        """A forward pass has ended."""
 
     def receive(self, item: RawCall | SoftmaxUse | str | GeoattnError) -> None:
-        """A call has been seen. It is read when somebody asks for it, unless that would be too late."""
+        """Take a call that was seen. It is read when the record is read, or at once where that would be too late."""
         if isinstance(item, GeoattnError):
             raise item
         if isinstance(item, str):
@@ -232,7 +244,7 @@ class Record(Sequence):  # not Sequence[Call]: type checkers at run time would r
         self._calls.append(call)
 
     def _take(self) -> None:
-        """Everything that is still on its way."""
+        """Take all calls that wait to be delivered."""
         self._deliver()
         self._read_waiting()
 

@@ -1,4 +1,4 @@
-"""What capture cannot do right, and says so before a wrong number comes out."""
+"""Models, tensors and kernels that capture refuses, because their attention would be recorded wrongly."""
 
 from __future__ import annotations
 

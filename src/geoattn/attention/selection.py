@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from geoattn._core.errors import GeoattnError
+from geoattn._core.names import did_you_mean
 
-__all__ = ["Layers", "chooser", "complain", "name_some"]
+__all__ = ["Layers", "chooser", "complain", "name_some", "nearest_layer"]
 
 Layers = str | Sequence[str] | Callable[[str], bool] | None
 
@@ -30,7 +31,7 @@ def chooser(layers: Layers) -> Callable[[str], bool]:
         return lambda _: True
     if callable(layers):
         return lambda name: bool(layers(name))
-    patterns = [layers] if isinstance(layers, str) else list(layers)
+    patterns = _patterns(layers)
     if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
         raise GeoattnError(f"layers must be a pattern, a list of patterns or a function of the name; got {layers!r}.")
 
@@ -44,7 +45,21 @@ def chooser(layers: Layers) -> Callable[[str], bool]:
 
 def complain(layers: Layers, names: Iterable[str], what: str) -> GeoattnError:
     """The error for a choice that matches none of these names."""
-    return GeoattnError(f"layers={layers!r} matches none of the {what}: {name_some(names)}.")
+    names = list(dict.fromkeys(names))
+    near = next(filter(None, (nearest_layer(one, names) for one in _patterns(layers))), "")
+    return GeoattnError(f"layers={layers!r} matches none of the {what}: {name_some(names)}.{near}")
+
+
+def nearest_layer(name: str, names: Iterable[str]) -> str:
+    """The question that names the module nearest to ``name``, or the one around it; empty when none is near."""
+    paths = (".".join(parts[:k]) for parts in (one.split(".") for one in names) for k in range(len(parts), 0, -1))
+    return did_you_mean(name, dict.fromkeys(paths))
+
+
+def _patterns(layers: Layers) -> list[str]:
+    if layers is None or callable(layers):
+        return []
+    return [layers] if isinstance(layers, str) else list(layers)
 
 
 def name_some(names: Iterable[str], limit: int = 8) -> str:

@@ -33,16 +33,16 @@ def capture(
     what it returns is kept, as ``call.reduced``, so that memory does not grow with the maps of a model that
     builds them itself.
 
-    Seen are F.scaled_dot_product_attention, nn.MultiheadAttention and all that is built on them, and every
-    softmax over the last axis whose result is multiplied with values: Hugging Face (sdpa and eager), timm,
-    vit-pytorch, torch.nn and hand-written models. Queries and keys are kept, at 2 d / n of the memory of the
-    maps; gradients flow through ``call.attention()``. Nothing stays behind after the block.
+    Capture records every call of F.scaled_dot_product_attention, also inside nn.MultiheadAttention, and every softmax
+    whose result is multiplied with values: Hugging Face (sdpa and eager), timm, vit-pytorch, torch.nn and hand-written
+    models. It keeps queries and keys, at 2 d / n of the memory of the maps, and gradients flow through
+    ``call.attention()``. It leaves nothing at the model after the block.
 
-    A capture may stay open over many steps: with torch.compile it must, as each capture entered anew compiles
-    anew; ``record.clear()`` forgets the steps so far. Non-reentrant checkpointing works. Refused with the
-    reason: reentrant checkpointing, nn.DataParallel, two threads at once, torch.vmap, TorchScript, nested tensors,
-    flash and flex kernels called directly. Not seen: weights that are made without a softmax, or summed up without
-    a product.
+    A capture may stay open over many steps; ``record.clear()`` forgets the steps so far. With torch.compile it should
+    stay open, because the model is compiled again for each new capture. Non-reentrant checkpointing works. Capture
+    refuses reentrant checkpointing, nn.DataParallel, two threads at once, torch.vmap, TorchScript, nested tensors, and
+    flash and flex kernels called directly, with the reason. It does not see weights that are made without a softmax, or
+    that are summed up without a product.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def capture(
 
 
 class Capture:
-    """The block itself: the capture is open between entry and exit, whatever happens.
+    """The context manager that `capture` returns: the capture is open between entry and exit.
 
     ``on_begin`` is called with the module at which a forward pass begins: the model, or a part called by itself.
 

@@ -7,7 +7,7 @@ from typing import Any
 from geoattn._core.errors import GeoattnError
 from geoattn.graph.convention import Convention
 
-__all__ = ["build_convention"]
+__all__ = ["build_convention", "read_conventions"]
 
 
 def build_convention(preset: str, parts: dict[str, Any]) -> Convention:
@@ -22,3 +22,15 @@ def build_convention(preset: str, parts: dict[str, Any]) -> Convention:
             ) from None
     convention = Convention.of(preset)
     return convention.but(**changes) if changes else convention
+
+
+def read_conventions(text: str) -> list[str]:
+    """Names of presets from ``--convention``: one or several, with commas, each once."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise GeoattnError("--convention must name at least one convention.")
+    for name in names:
+        Convention.of(name)
+    if len(set(names)) < len(names):
+        raise GeoattnError(f"--convention: each once; got {text}.")
+    return names

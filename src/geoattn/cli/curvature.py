@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from geoattn._core.errors import GeoattnError
-from geoattn.cli.conventions import build_convention
+from geoattn.cli.conventions import build_convention, read_conventions
 from geoattn.cli.interrupt import prompt_interrupt
 from geoattn.cli.progress import LateProgress
 from geoattn.graph.graph_files import is_graph_file
@@ -29,19 +29,26 @@ def curvature(
     file: Annotated[
         Path | None,
         typer.Argument(
-            help=".npy: (n, n), (head, n, n), (layer, head, n, n) or (layer, sample, head, n, n). .npz and"
-            " .safetensors: each array is a layer, (n, n), (head, n, n) or (sample, head, n, n). .graphml,"
-            " .gml, .mtx, edge lists and SciPy's sparse .npz: a graph. Without FILE: the embedded sample.",
+            help=".npy, .npz or .safetensors: an array is a layer, (n, n), (head, n, n) or (sample, head, n, n); or"
+            " several layers, (layer, sample, head, n, n). .graphml, .gml, .mtx, edge lists and SciPy's sparse .npz: a"
+            " graph. Without FILE: the embedded sample.",
             metavar="[FILE]",
             show_default=False,
         ),
     ] = None,
-    convention: Annotated[str, typer.Option(help="markov, hop, grc-0.5 or grc-0.6.")] = "markov",
+    convention: Annotated[
+        str,
+        typer.Option(
+            "--convention",
+            "--conventions",
+            help="markov, hop, grc-0.5 or grc-0.6; several with commas, each on its own.",
+        ),
+    ] = "markov",
     edges: Annotated[str, typer.Option(help="all, or how many edges to draw from each map.", metavar="all|N")] = "all",
     key: Annotated[list[str] | None, typer.Option(help="Array to read from FILE; may be repeated.")] = None,
     axes: Annotated[
         str | None,
-        typer.Option(help="Meaning of the axes before the tokens, such as sample,head.", show_default=False),
+        typer.Option(help="Meaning of the axes before the tokens, such as layer,head.", show_default=False),
     ] = None,
     mask: Annotated[
         Path | None,
@@ -75,7 +82,7 @@ def curvature(
         "heads": heads, "direction": direction, "length": length, "measure": measure, "alpha": alpha,
         "denominator": denominator, "exponent": exponent, "floor": floor,
     }  # fmt: skip
-    rules = build_convention(convention, parts)
+    conventions = [build_convention(name, parts) for name in read_conventions(convention)]
     wanted = _read_edges(edges)
     if seed < 0:
         raise GeoattnError(f"--seed must not be negative; got {seed}.")
@@ -86,7 +93,20 @@ def curvature(
         from geoattn.cli.graph_curvature import graph_curvature
 
         with prompt_interrupt():
-            graph_curvature(file, rules, edges=wanted, threads=threads, seed=seed, as_json=as_json, out=out)
+            found = [
+                graph_curvature(
+                    file,
+                    rules,
+                    edges=wanted,
+                    threads=threads,
+                    seed=seed,
+                    quiet=as_json,
+                    out=_folder(out, rules, conventions),
+                )
+                for rules in conventions
+            ]
+        if as_json:
+            _print_json(found)
         return
 
     # Heavy imports wait until the options are known to be good, and --help never pays for them.
@@ -97,8 +117,8 @@ def curvature(
     from geoattn.datasets.sample import SAMPLE_PATH
     from geoattn.profiles.map_layers import check_layers, edge_total, solve_layers
 
-    if out is not None:
-        check_folder(out)
+    for rules in conventions if out is not None else ():
+        check_folder(_folder(out, rules, conventions))
     if file is None and not key:
         key = ["attention"]
     names = [name.strip() for name in axes.split(",")] if axes is not None else None
@@ -106,27 +126,42 @@ def curvature(
     with prompt_interrupt():
         layers = open_attention(file or SAMPLE_PATH, keys=key or (), axes=names)
         tokens = _read_mask(mask)
-        started = time.perf_counter()
-        try:
-            check_layers(layers, rules, tokens)
-            with LateProgress(edge_total(layers, rules, wanted), "curvature") as bar:
-                solved = solve_layers(
-                    layers, rules, edges=wanted, mask=tokens, threads=threads, seed=seed,
-                    keep_edges=out is not None, progress=bar.update,
-                )  # fmt: skip
-        except GeoattnError as error:
-            raise GeoattnError(f"{source}: {error}") from None
-        seconds = time.perf_counter() - started
-        summary = summary_of(solved, rules, source, seconds, None if out is None else str(out))
-        files = {} if out is None else result_files(solved, summary)
-    written = None
-    if out is not None:
-        write_folder(out, files)
-        written = f"written to {out}: {', '.join(files)}"
+    summaries = []
+    for rules in conventions:
+        folder = _folder(out, rules, conventions)
+        with prompt_interrupt():
+            started = time.perf_counter()
+            try:
+                check_layers(layers, rules, tokens)
+                with LateProgress(edge_total(layers, rules, wanted), "curvature") as bar:
+                    solved = solve_layers(
+                        layers, rules, edges=wanted, mask=tokens, threads=threads, seed=seed,
+                        keep_edges=out is not None, progress=bar.update,
+                    )  # fmt: skip
+            except GeoattnError as error:
+                raise GeoattnError(f"{source}: {error}") from None
+            seconds = time.perf_counter() - started
+            summary = summary_of(solved, rules, source, seconds, None if folder is None else str(folder))
+            files = {} if folder is None else result_files(solved, summary)
+        written = None
+        if folder is not None:
+            write_folder(folder, files)
+            written = f"written to {folder}: {', '.join(files)}"
+        summaries.append(summary)
+        if not as_json:
+            print_table(solved, rules, _title(source, layers), seconds, written)
     if as_json:
-        print(json.dumps(summary, indent=2, allow_nan=False))
-        return
-    print_table(solved, rules, _title(source, layers), seconds, written)
+        _print_json(summaries)
+
+
+def _folder(out: Path | None, rules: Any, conventions: list[Any]) -> Any:
+    """``out`` itself; with several conventions a folder for each in it."""
+    return out if out is None or len(conventions) == 1 else out / rules.name
+
+
+def _print_json(found: list[Any]) -> None:
+    """One object, or with several conventions a list of them."""
+    print(json.dumps(found[0] if len(found) == 1 else found, indent=2, allow_nan=False))
 
 
 def _read_edges(edges: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,9 @@ __all__ = ["graph_curvature"]
 
 
 def graph_curvature(
-    path: Path, convention: Convention, *, edges: Any, threads: int | None, seed: int, as_json: bool, out: Path | None
-) -> None:
-    """Solve, print a summary, and write edges.parquet to a folder."""
+    path: Path, convention: Convention, *, edges: Any, threads: int | None, seed: int, quiet: bool, out: Path | None
+) -> dict[str, Any]:
+    """Solve, print a summary unless ``quiet``, and write edges.parquet to a folder; the summary for machines."""
     import warnings
 
     from geoattn._core.errors import DegenerateCurvatureWarning
@@ -46,10 +45,10 @@ def graph_curvature(
         table[["source", "target"]] = table[["source", "target"]].astype(str)
         table.to_parquet(out / "edges.parquet")
     summary = result.summary()
-    if as_json:
-        finite = {k: None if isinstance(v, float) and v != v else v for k, v in summary.items()}
-        print(json.dumps({"source": str(path), "nodes": result.shape[0], "seconds": round(seconds, 3), **finite}))
-        return
+    finite = {k: None if isinstance(v, float) and v != v else v for k, v in summary.items()}
+    answer = {"source": str(path), "nodes": result.shape[0], "seconds": round(seconds, 3), **finite}
+    if quiet:
+        return answer
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -70,3 +69,4 @@ def graph_curvature(
             console.print(f"{count:,} edges: {status.replace('_', ' ')}.")
     if summary["degenerate"]:
         console.print(f"warning: {summary['degenerate']}.", style="bold yellow")
+    return answer

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from geoattn._core.errors import DegenerateCurvatureWarning, GeoattnError
+from geoattn.cli.conventions import read_conventions
 from geoattn.cli.interrupt import prompt_interrupt
 from geoattn.cli.printable import printable
 from geoattn.cli.progress import LateProgress
@@ -52,7 +53,10 @@ def report(
         typer.Option(help="How many rows, drawn by --seed. Default: 200, all of digits.", show_default=False),
     ] = None,
     conventions: Annotated[
-        str, typer.Option(help="One or several, with commas; the first is that of the summary.")
+        str,
+        typer.Option(
+            "--convention", "--conventions", help="One or several, with commas; the first is that of the summary."
+        ),
     ] = _CONVENTIONS,
     tokens: Annotated[str, typer.Option(help="all, or content: without CLS, SEP and the like.")] = "all",
     edges: Annotated[
@@ -96,7 +100,7 @@ def report(
     Without MODEL: the embedded L-ViT on digits. Profiles are kept in .geoattn beside the report and used again.
     """
     started = time.perf_counter()
-    names = _read_conventions(conventions)
+    names = read_conventions(conventions)
     wanted = _read_edges(edges)
     _check_numbers(samples, seed, threads)
     if smoothness is None:
@@ -168,19 +172,6 @@ def report(
         print(json.dumps(_as_json(out, profiles, reused, seconds), indent=2, allow_nan=False))
         return
     _print(out, profiles, reused, names[0], seconds)
-
-
-def _read_conventions(text: str) -> list[str]:
-    from geoattn.graph.convention import Convention
-
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if not names:
-        raise GeoattnError("--conventions must name at least one convention.")
-    for name in names:
-        Convention.of(name)
-    if len(set(names)) < len(names):
-        raise GeoattnError(f"--conventions: each once; got {text}.")
-    return names
 
 
 def _read_edges(text: str) -> str | int:

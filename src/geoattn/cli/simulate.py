@@ -42,7 +42,12 @@ def simulate(
         bool, typer.Option("--normalise", help="Divide the tokens of the file by their norms.", rich_help_panel=_PANEL)
     ] = False,
     beta: Annotated[float | None, typer.Option(help="Inverse temperature. Default: 1.", rich_help_panel=_PANEL)] = None,
-    flow: Annotated[str | None, typer.Option(help="sa (softmax, default) or usa.", rich_help_panel=_PANEL)] = None,
+    flow: Annotated[
+        str | None,
+        typer.Option(
+            help="sa (softmax, default), usa, sinkhorn, hardmax, sigmoid, l2 or linear.", rich_help_panel=_PANEL
+        ),
+    ] = None,
     D: Annotated[
         str | None,
         typer.Option(
@@ -142,7 +147,7 @@ def _run(own: dict[str, Any], seed: int, out: Path | None, as_json: bool) -> Non
         until = _number("--until", until)
     frames = int(min(101, max(2, _KEPT_NUMBERS / x.numel())))
     given = {
-        "beta": own["--beta"], "flow": None if own["--flow"] is None else own["--flow"].upper(),
+        "beta": own["--beta"], "flow": own["--flow"],
         "method": own["--method"], "step": own["--step"], "norm": own["--norm"], "noise": own["--noise"],
     }  # fmt: skip
     with prompt_interrupt(), _bar("simulate", as_json) as tell:

@@ -15,6 +15,7 @@ import numpy as np
 from torch import nn
 
 from geoattn._core.errors import GeoattnError
+from geoattn._core.names import did_you_mean
 from geoattn.datasets.dataset import Dataset
 
 __all__ = ["Source", "read_data", "read_model"]
@@ -113,6 +114,8 @@ def read_data(name: str | None, model: str, split: str, samples: int | None, see
 
     if name is None:
         if model not in _DATA_OF:
+            if not os.path.exists(model) and (near := did_you_mean(model, _DATA_OF)):
+                raise GeoattnError(f"unknown model {model!r}.{near}")
             raise GeoattnError(
                 f"--data is needed for {model}: digits, mnist, fashion-mnist, cifar10, sst2, imdb, headlines, or a .txt"
                 " file with one text per line."

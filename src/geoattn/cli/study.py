@@ -25,12 +25,13 @@ _DAY = 86400.0
 
 def study(
     name: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            help="A study (table1, fig4, ...); or, over all that --results holds: status, verify, or ledger, the page"
-            " of all claims and what came out."
+            help="A study: table1, fig4, ...; see --list. Or, over all that --results holds: status, verify, or ledger,"
+            " the page of all claims and what came out.",
+            show_default=False,
         ),
-    ],
+    ] = None,
     action: Annotated[
         str,
         typer.Argument(
@@ -71,12 +72,18 @@ def study(
     results: Annotated[
         Path, typer.Option(help="The folder of all results, for status, verify and ledger without a study.")
     ] = Path("results"),
+    show: Annotated[bool, typer.Option("--list", help="Print the studies and end.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
     """Do the trials of a study and write its table, its figure and a verdict on each claim.
 
     Killed? The same command goes on where it was. `ledger --out docs/claims.md` writes the claims ledger.
     """
+    if show:
+        _list(as_json)
+        return
+    if name is None:
+        raise GeoattnError("a study is needed; geoattn study --list names them.")
     if name == "ledger":
         _ledger(results, out)
         return
@@ -126,6 +133,15 @@ def study(
         _say([as_plain(f) for f in findings], lines, as_json)
 
 
+def _list(as_json: bool) -> None:
+    from geoattn.studies.catalogue import STUDIES, find_study
+
+    studies = {name: find_study(name) for name in STUDIES}
+    content = {name: {"paper": one.paper, "place": one.place, "how": one.how} for name, one in studies.items()}
+    width = max(map(len, studies))
+    _say(content, [f"{name:{width}}  {one.place}: {one.how}" for name, one in studies.items()], as_json)
+
+
 def _size_of(out: Path) -> str:
     try:
         return str(json.loads((out / "trials.json").read_bytes())["size"])
@@ -172,6 +188,8 @@ def _all(results: Path, action: str, as_json: bool) -> None:
     for plan in sorted(results.glob("*/*/trials.json")):
         folder, name = plan.parent, plan.parent.parent.name
         if name not in STUDIES:
+            content[f"{name} {folder.name}"] = f"there is no study {name}"
+            wrong = True
             continue
         chosen, size = find_study(name), _size_of(folder)
         store = Store(folder, name, chosen.version)

@@ -75,9 +75,9 @@ def ollivier_ricci(
 
     Notes
     -----
-    Exact: a dual network simplex on integer masses, from a tree made for the pair (undirected maps of up to 257 tokens)
-    or that of the pair before; a pair costs O(n^2) in practice, all edges of a complete graph O(n^4). Reference:
-    Ollivier, Ricci curvature of Markov chains on metric spaces, 2009.
+    Exact: a dual network simplex on integer masses, which starts from a tree made for the pair. A pair costs O(n^2) in
+    practice, all edges of a complete graph O(n^4). Reference: Ollivier, Ricci curvature of Markov chains on metric
+    spaces, 2009.
 
     Examples
     --------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from geoattn._core.errors import GeoattnError
 from geoattn._core.files import write_atomically
 from geoattn._version import __version__
 from geoattn.curvature.transport import Status
+from geoattn.graph.axes import name_axes
 from geoattn.graph.convention import Convention
 
 if TYPE_CHECKING:
@@ -200,15 +202,16 @@ class Curvature:
         half = 0.0 if self.index is None or m >= self.edges else float(np.sqrt(np.log(2 / (1 - level)) / (2 * m)))
         return x, np.clip(centre - half, 0, 1), np.clip(centre + half, 0, 1)
 
-    def to_pandas(self) -> pd.DataFrame:
-        """One row per edge: the axes of the batch, i, j, the values and the status in words."""
+    def to_pandas(self, axes: Sequence[str] | None = None) -> pd.DataFrame:
+        """One row per edge: the axes of the batch, i, j, the values and the status in words.
+
+        ``axes`` names the axes before the tokens. Default: ``graph`` for one, ``("sample", "head")`` for two, as in the
+        attention of a call, ``("layer", "sample", "head")`` for three.
+        """
         import pandas as pd
 
         where = self.places()
-        batch = where.shape[1] - 2
-        names = {1: ["graph"], 2: ["layer", "head"], 3: ["layer", "sample", "head"]}.get(
-            batch, [f"axis_{k}" for k in range(batch)]
-        )
+        names = name_axes(where.shape[1] - 2, axes)
         table = pd.DataFrame(where, columns=pd.Index([*names, "i", "j"]))
         for name in _FIELDS[:-1]:
             table[name] = self.column(name)

@@ -17,9 +17,8 @@ __all__ = ["AXES", "Layer", "open_attention"]
 #: What an axis in front of the two token axes may be.
 AXES = ("layer", "sample", "head")
 
-# How the axes are read, by their number, unless the caller says: one array of all layers, or one per layer.
-_WHOLE = {0: (), 1: ("head",), 2: ("layer", "head"), 3: AXES}
-_PER_LAYER = {0: (), 1: ("head",), 2: ("sample", "head"), 3: AXES}
+# How the axes are read, by their number, unless the caller names them: attention of one layer has samples and heads.
+_MEANINGS = {0: (), 1: ("head",), 2: ("sample", "head"), 3: AXES}
 
 
 @dataclass(frozen=True)
@@ -47,10 +46,10 @@ class _Array:
 def open_attention(path: str | Path, *, keys: Sequence[str] = (), axes: Sequence[str] | None = None) -> list[Layer]:
     """Layers of an attention file; shapes and dtypes are checked here, values when curvature is computed.
 
-    A .npy holds all layers: (n, n), (head, n, n), (layer, head, n, n) or (layer, sample, head, n, n). In .npz
-    and .safetensors each array is a layer: (n, n), (head, n, n) or (sample, head, n, n); with five axes the
-    first is the layer. ``axes`` names the axes in front of the tokens when they mean something else. ``keys``
-    picks arrays by name; without it a .safetensors file gives its square tensors.
+    An array is a layer: (n, n), (head, n, n) or (sample, head, n, n). With five axes it holds several:
+    (layer, sample, head, n, n). ``axes`` names the axes in front of the tokens when they mean something else. A .npy
+    holds one array, .npz and .safetensors hold one or several. ``keys`` picks arrays by name; without it a .safetensors
+    file gives its square tensors.
 
     >>> from geoattn.datasets import SAMPLE_PATH, open_attention
     >>> layers = open_attention(SAMPLE_PATH, keys=["attention"])
@@ -74,18 +73,15 @@ def open_attention(path: str | Path, *, keys: Sequence[str] = (), axes: Sequence
         raise GeoattnError(f"cannot read {path}: {error.strerror or error}.") from None
     if not arrays:
         raise GeoattnError(f"{path} holds no array.")
-    whole = path.suffix.lower() == ".npy"
     layers: list[Layer] = []
     for array in arrays:
         prefix = array.name if len(arrays) > 1 else ""
         where = f"{path}, array {array.name!r}" if array.name else str(path)
-        layers += _layers(array, prefix, where, _WHOLE if whole else _PER_LAYER, axes)
+        layers += _layers(array, prefix, where, axes)
     return layers
 
 
-def _layers(
-    array: _Array, prefix: str, where: str, meanings: dict[int, tuple[str, ...]], axes: Sequence[str] | None
-) -> list[Layer]:
+def _layers(array: _Array, prefix: str, where: str, axes: Sequence[str] | None) -> list[Layer]:
     """Split an array along its layers."""
     shape, front = array.shape, array.shape[:-2]
     if len(shape) < 2 or shape[-1] != shape[-2]:
@@ -102,7 +98,7 @@ def _layers(
             f"{where}: attention must have a floating dtype; got {array.dtype}. Save the softmax weights"
             " themselves, as float32 for example."
         )
-    names = tuple(axes) if axes is not None else meanings.get(len(front))
+    names = tuple(axes) if axes is not None else _MEANINGS.get(len(front))
     if names is None:
         raise GeoattnError(f"{where}: at most three axes (layer, sample, head) before the tokens; got shape {shape}.")
     if len(names) != len(front) or len(set(names)) != len(names) or not set(names) <= set(AXES):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from geoattn._core.errors import GeoattnError
+from geoattn._core.names import did_you_mean
 
 __all__ = ["CATALOGUE", "CHECKSUMS", "Entry", "Place", "entry_of"]
 
@@ -129,5 +130,6 @@ CHECKSUMS: dict[tuple[str, str, str], str] = {
 def entry_of(name: str) -> Entry:
     """The entry of a name, or an error that lists the names."""
     if not isinstance(name, str) or name not in CATALOGUE:
-        raise GeoattnError(f"unknown data set {name!r}; expected one of {', '.join(CATALOGUE)}.")
+        near = did_you_mean(name, CATALOGUE)
+        raise GeoattnError(f"unknown data set {name!r}; expected one of {', '.join(CATALOGUE)}.{near}")
     return CATALOGUE[name]

@@ -148,7 +148,8 @@ def read_interaction(
     if weights is not None:
         w = read_weights(weights, tuple(x.shape[:-1]), x).reshape(-1, x.shape[-2])
         log_w = w.log().clamp_min(-1e4)  # exp of it is 0, and finite sums with it stay finite
-    chosen: Any = read_choice("flow", flow, FLOWS)
+    spelt = {name.lower(): name for name in FLOWS}
+    chosen: Any = read_choice("flow", spelt.get(flow.lower(), flow) if isinstance(flow, str) else flow, FLOWS)
     if causal and chosen == "sinkhorn":
         raise GeoattnError(
             "flow 'sinkhorn' has no causal version: a doubly stochastic matrix without entries above its diagonal is"

@@ -7,6 +7,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
 from geoattn._core.errors import GeoattnError
+from geoattn._core.names import did_you_mean
 
 __all__ = ["PRESETS", "Convention"]
 
@@ -101,6 +102,7 @@ class Convention:
             return PRESETS[convention]
         raise GeoattnError(
             f"unknown convention {convention!r}: expected one of {', '.join(PRESETS)}, or a geoattn.Convention."
+            f"{did_you_mean(convention, PRESETS)}"
         )
 
     def but(self, **changes: Any) -> Convention:

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from geoattn._core.errors import GeoattnError
+from geoattn.graph.axes import name_axes
 from geoattn.graph.convention import Convention
 
 __all__ = ["Weights", "read_weights", "where"]
@@ -207,13 +208,12 @@ def _first(bad: np.ndarray, start: int, weights: Weights) -> str:
 
 
 def where(graph: int, weights: Weights) -> str:
-    """Name a graph by its place in the batch: (layer, head) for two axes in front."""
+    """Name a graph by its place in the batch: (sample, head) for two axes in front."""
     heads = weights.flat.shape[0] // max(1, math.prod(weights.shape))
     shape = (*weights.shape, heads) if weights.convention.heads == "mean" else weights.shape
     if not shape:
         return "the graph"
     place = tuple(int(k) for k in np.unravel_index(graph, shape))
-    names = {1: ("graph",), 2: ("layer", "head"), 3: ("layer", "sample", "head")}.get(len(place))
-    if names is None:
+    if len(place) > 3:
         return f"graph {place}"
-    return ", ".join(f"{name} {k}" for name, k in zip(names, place, strict=True)) + f" (index {place})"
+    return ", ".join(f"{name} {k}" for name, k in zip(name_axes(len(place)), place, strict=True)) + f" (index {place})"

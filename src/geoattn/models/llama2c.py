@@ -31,10 +31,18 @@ def load_llama2c(folder: str | os.PathLike[str]) -> tuple[LlamaForCausalLM, Any]
 
     Examples
     --------
-    >>> from geoattn.models import load_llama2c
-    >>> model, tokenizer = load_llama2c("stories260K")  # doctest: +SKIP
-    >>> ids = tokenizer("Once upon a time", return_tensors="pt")  # doctest: +SKIP
-    >>> tokenizer.decode(model.generate(**ids, max_new_tokens=20)[0])  # doctest: +SKIP
+    A model of width 2 with weights of zero and the tokens of single bytes:
+
+    >>> import pathlib, struct, tempfile
+    >>> import geoattn as ga
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "tiny.bin").write_bytes(struct.pack("<7i", 2, 1, 1, 1, 1, 259, 2) + bytes(4 * 550))
+    >>> pieces = [b"<unk>", b"<s>", b"</s>", *(b"<0x%02X>" % byte for byte in range(256))]
+    >>> tokens = b"".join(struct.pack("<fi", 0.0, len(piece)) + piece for piece in pieces)
+    >>> _ = (folder / "tok259.bin").write_bytes(struct.pack("<i", 6) + tokens)
+    >>> model, tokenizer = ga.models.load_llama2c(folder)
+    >>> tokenizer("Hi").input_ids, model.config.hidden_size
+    ([1, 35, 75, 108], 2)
     """
     folder = Path(folder)
     if not folder.is_dir():

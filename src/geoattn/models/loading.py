@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from geoattn._core.errors import GeoattnError
+from geoattn._core.names import did_you_mean
 from geoattn.datasets.hub import hub_reachable, only_cached
 from geoattn.models.lvit import LViT, LViTConfig
 from geoattn.models.lvit_file import load_lvit
@@ -204,7 +205,7 @@ class _Source:
             return _Source(name, name, local=False)
         raise GeoattnError(
             f"unknown model {name!r}: expected one of {', '.join(ZOO)}, a folder with config.json and "
-            "model.safetensors, or owner/name of a repository of the hub."
+            f"model.safetensors, or owner/name of a repository of the hub.{did_you_mean(name, ZOO)}"
         )
 
     def call(self, load: Any, **options: Any) -> Any:

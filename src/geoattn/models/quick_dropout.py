@@ -21,7 +21,6 @@ class QuickDropout(nn.Module):
     Examples
     --------
     >>> import torch
-    >>> from geoattn.models.quick_dropout import QuickDropout
     >>> _ = torch.manual_seed(0)
     >>> dropped = QuickDropout(0.25)(torch.ones(1000, 100))
     >>> bool(abs(float((dropped == 0).double().mean()) - 0.25) < 0.01), float(dropped.max())

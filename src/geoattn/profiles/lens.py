@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from geoattn._core.errors import GeoattnError
+from geoattn._core.names import did_you_mean
 from geoattn.profiles.batches import Batch
 from geoattn.profiles.pieces import Piece
 
@@ -197,6 +198,7 @@ def make_lenses(wanted: Any, settings: LensSettings) -> tuple[tuple[str, ...], l
         else:
             raise GeoattnError(
                 f"unknown lens {one!r}; expected some of {', '.join(LENSES)}, or objects of geoattn.profiles.Lens."
+                f"{did_you_mean(one, LENSES)}"
             )
     keys = [(lens.name, lens.convention) for lens in lenses]
     if len(set(keys)) < len(keys):

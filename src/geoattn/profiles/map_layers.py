@@ -154,9 +154,7 @@ def _table(result: Curvature, name: str) -> pd.DataFrame:
     """One row per edge, the layer by its name; tokens and places small, for many edges."""
     import pandas as pd
 
-    table = result.to_pandas()
-    if len(result.shape) < 5:  # heads averaged: the axes are layer and sample, which to_pandas calls layer and head
-        table = table.rename(columns={"head": "sample"})
+    table = result.to_pandas(("layer", "sample", "head")[: len(result.shape) - 2])  # heads may have been averaged
     table["layer"] = pd.Categorical([name] * len(table), categories=[name])
     for column in ("sample", "head", "i", "j"):
         if column in table:

@@ -143,13 +143,19 @@ class Profile:
         self, path: str | os.PathLike[str], other: Profile | None = None, *, command: str | None = None,
         robustness: Any = None, runs: Sequence[Any] = (), flows: Sequence[Any] = (),
     ) -> None:  # fmt: skip
-        """Write the report: one HTML file that opens from disk. The arguments are those of `write_report`."""
+        """Write the report: one HTML file that opens from disk. Folders that are missing are made.
+
+        The arguments are those of `write_report`.
+        """
         from geoattn.report.page import write_report
 
         write_report(path, self, other, command=command, robustness=robustness, runs=runs, flows=flows)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a compressed .npz with everything in it; a failed write leaves nothing behind."""
+        """Write a compressed .npz with everything in it; folders that are missing are made.
+
+        A failed write leaves no file behind.
+        """
         buffer = io.BytesIO()
         self.table.to_parquet(buffer, index=False)
         arrays: dict[str, Any] = {"table": np.frombuffer(buffer.getvalue(), dtype=np.uint8)}

@@ -60,7 +60,7 @@ class Viewer:
         part = Part(dict(known), {}, self.examples.empty())
 
         def look(call: Call) -> None:
-            self._look(call, batch, first, part)
+            self._see_call(call, batch, first, part)
             if on_call is not None:
                 on_call()
 
@@ -69,7 +69,7 @@ class Viewer:
         part.calls = len(record)
         return part
 
-    def _look(self, call: Call, batch: Batch, first: int, part: Part) -> None:
+    def _see_call(self, call: Call, batch: Batch, first: int, part: Part) -> None:
         """All lenses on one call, while the forward pass waits."""
         b, _, n, m = call.shape
         if call.kind != "self" or n != m or n < 2:

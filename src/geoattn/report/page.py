@@ -54,7 +54,7 @@ def write_report(
     Parameters
     ----------
     path
-        Path of the HTML file.
+        Path of the HTML file. Folders that are missing are made.
     profile, other
         Results of `profile`. Conventions that both have are shown.
     command

@@ -14,37 +14,24 @@ A trial is a pure function of its configuration, so results carry no times and n
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from geoattn._core.errors import GeoattnError, GeoattnWarning
-from geoattn._core.files import write_atomically
+from geoattn._core.errors import GeoattnError
+from geoattn._core.files import set_aside, write_atomically
 from geoattn._core.versions import versions
 from geoattn.runs.locks import Locks
 from geoattn.runs.packed import PackedTrials, pack_folder
+from geoattn.runs.plan import write_plan
+from geoattn.runs.stored_trial import DamagedTrialError, canonical, checksum, is_sound, trial_key
 
-__all__ = ["DamagedTrialError", "Store", "TrialCounts", "trial_key"]
-
-
-class DamagedTrialError(GeoattnError):
-    """A result that is there and cannot be trusted."""
-
-
-def trial_key(study: str, version: int, config: dict[str, Any]) -> str:
-    """Hash of what a result depends on.
-
-    >>> trial_key("table1", 1, {"seed": 0, "data": "digits"}) == trial_key("table1", 1, {"data": "digits", "seed": 0})
-    True
-    """
-    return hashlib.sha256(_canonical({"study": study, "version": version, "config": config})).hexdigest()[:24]
+__all__ = ["Store", "TrialCounts"]
 
 
 @dataclass(frozen=True)
@@ -104,56 +91,7 @@ class Store:
         A folder of another study or size is an error. For a new version of the study all trials are done anew, beside
         the old results. A list that grew or shrank keeps the results of the trials that stay.
         """
-        about = {"study": self.study, "version": self.version, "size": size, "configs": configs}
-        wanted = json.loads(_canonical(about))
-        path = self.folder / "trials.json"
-        if self._planned() == wanted:
-            return
-        if self._holds_other_things() and not path.exists():  # in this order: another driver may be writing it now
-            raise GeoattnError(f"{self.folder} is not empty and holds no study; choose another folder.")
-        with self._claims.hold("plan"):
-            before = self._planned()
-            if before == wanted:
-                return
-            if before is not None and before.get("study") != self.study:
-                raise GeoattnError(f"{self.folder} holds study {before.get('study')}; choose another folder.")
-            if before is not None and before.get("size") != size:
-                raise GeoattnError(
-                    f"{self.folder} holds size {before.get('size')} of {self.study}, not {size}; choose another folder."
-                )
-            if before is None and path.exists():
-                kept = _set_aside(path, self.folder / "damaged")
-                _mention(f"{path} was damaged: kept as {kept}, written anew.")
-            elif before is not None and before["version"] != self.version:
-                self._put_away(before["version"])
-            write_atomically(path, lambda file: file.write(_canonical(about)))
-
-    def _planned(self) -> dict[str, Any] | None:
-        """What trials.json says; None when there is none, or one that cannot be read."""
-        try:
-            content = json.loads((self.folder / "trials.json").read_bytes())
-            return content if isinstance(content, dict) and "version" in content else None
-        except (OSError, ValueError):
-            return None
-
-    def _holds_other_things(self) -> bool:
-        if not self.folder.exists():
-            return False
-        if not self.folder.is_dir():
-            raise GeoattnError(f"{self.folder} must be a folder; it is a file.")
-        names = (entry.name for entry in self.folder.iterdir())
-        return any(name not in ("claims", "damaged") and not name.startswith(".trials.json.") for name in names)
-
-    def _put_away(self, version: int) -> None:
-        """Plan, table and figure of another version go to a folder of their own."""
-        folder = self.folder / f"version-{version}"
-        for name in ("trials.json", *(f"{self.study}.{kind}" for kind in ("csv", "json", "png"))):
-            if (self.folder / name).exists():
-                _set_aside(self.folder / name, folder)
-        _mention(
-            f"{self.folder} holds version {version} of {self.study}, this is version {self.version}: its results stay"
-            f" under their own keys, its table is in {folder}, and all trials are done for the new version."
-        )
+        write_plan(self.folder, self._claims, study=self.study, version=self.version, size=size, configs=configs)
 
     def read(self, config: dict[str, Any]) -> Any:
         """The result of a trial, or None; one that was damaged is an error."""
@@ -166,7 +104,7 @@ class Store:
         try:
             before = path.stat()
             content = json.loads(path.read_bytes())
-            good = _is_sound(content, config)
+            good = is_sound(content, config)
         except FileNotFoundError:
             return self._unpacked(config)
         except OSError as error:
@@ -183,7 +121,7 @@ class Store:
         if key not in self._packed:
             return None
         content = self._packed.get(key)
-        if content is None or not _is_sound(content, config):
+        if content is None or not is_sound(content, config):
             raise DamagedTrialError(f"trial {key} in {self._packed.path} is damaged: the next run does it again.")
         return content
 
@@ -240,21 +178,21 @@ class Store:
             if self._result(config).exists():
                 raise
             before = None
-        plain = json.loads(_canonical(result))
+        plain = json.loads(canonical(result))
         if plain is None:
             raise GeoattnError("a trial must return something; got None.")
         if before is not None:
             if before != plain:
                 raise GeoattnError(f"trial {self.key(config)} has another result already: it is no pure function.")
             return
-        content = {"config": config, "version": self.version, "result": plain, "checksum": _checksum(plain)}
+        content = {"config": config, "version": self.version, "result": plain, "checksum": checksum(plain)}
         content["made_with"] = made_with or {**versions(), **(provenance or {})}
-        write_atomically(self._result(config), lambda file: file.write(_canonical(content)))
+        write_atomically(self._result(config), lambda file: file.write(canonical(content)))
         self._failure(config).unlink(missing_ok=True)
 
     def fail(self, config: dict[str, Any], message: str) -> None:
         """Note why a trial failed."""
-        content = _canonical({"config": config, "error": message})
+        content = canonical({"config": config, "error": message})
         write_atomically(self._failure(config), lambda file: file.write(content))
 
     def failure(self, config: dict[str, Any]) -> str | None:
@@ -292,7 +230,7 @@ class Store:
                 return
             path = self._result(config)
             if path.exists():
-                _set_aside(path, self.folder / "damaged")
+                set_aside(path, self.folder / "damaged")
             for half in path.parent.glob(f".{path.name}.*.part"):
                 half.unlink(missing_ok=True)
             with held.attempt():
@@ -321,38 +259,3 @@ class Store:
 
     def _failure(self, config: dict[str, Any]) -> Path:
         return self.folder / "failures" / f"{self.key(config)}.json"
-
-
-def _is_sound(content: dict[str, Any], config: dict[str, Any]) -> bool:
-    """Whether a stored trial is the one of the configuration, and its result is what was written."""
-    return content["config"] == json.loads(_canonical(config)) and content["checksum"] == _checksum(content["result"])
-
-
-def _set_aside(path: Path, folder: Path) -> Path:
-    """Move a file to a folder, beside what is there already."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        target, number = folder / path.name, 1
-        while target.exists():
-            number += 1
-            target = folder / f"{path.stem}.{number}{path.suffix}"
-        os.replace(path, target)
-    except OSError as error:
-        raise GeoattnError(f"cannot move {path} to {folder}: {error.strerror or error}.") from None
-    return target
-
-
-def _mention(message: str) -> None:
-    warnings.warn(message, GeoattnWarning, stacklevel=2)
-
-
-def _canonical(content: Any) -> bytes:
-    """The same bytes for equal content; NaN is refused, as JSON has none."""
-    try:
-        return (json.dumps(content, sort_keys=True, allow_nan=False, indent=1) + "\n").encode()
-    except (TypeError, ValueError) as error:
-        raise GeoattnError(f"configurations and results must be plain JSON: {error}.") from None
-
-
-def _checksum(result: Any) -> str:
-    return hashlib.sha256(_canonical(result)).hexdigest()

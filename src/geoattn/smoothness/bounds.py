@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -13,8 +13,12 @@ from torch import Tensor
 
 from geoattn._core.arguments import read_count, read_number
 from geoattn._core.errors import GeoattnError
+from geoattn._core.names import did_you_mean
 from geoattn.smoothness.head_bounds import HeadBounds, log
 from geoattn.smoothness.inputs import read_matrices
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["L2_ATTENTION", "Bound", "LipschitzBounds", "lipschitz_bounds"]
 
@@ -84,10 +88,19 @@ class LipschitzBounds:
         for bound in self.items:
             if bound.name == name:
                 return bound
-        raise GeoattnError(f"no bound is called {name!r}; there are {', '.join(b.name for b in self.items)}.")
+        names = [bound.name for bound in self.items]
+        near = did_you_mean(name, names)
+        raise GeoattnError(f"no bound is called {name!r}; there are {', '.join(names)}.{near}")
 
     def __iter__(self) -> Iterator[Bound]:
         return iter(self.items)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row per bound: name, side, value, whether it applies, and why not."""
+        import pandas as pd
+
+        columns = ("name", "side", "value", "applies", "asymptotic", "reason")
+        return pd.DataFrame({name: [getattr(bound, name) for bound in self.items] for name in columns})
 
     def applying(self, side: Literal["upper", "lower"] | None = None) -> tuple[Bound, ...]:
         """Those that hold here and are not asymptotic."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Complex, Float
+
+from geoattn.graph.axes import name_axes
 
 __all__ = ["Spectrum"]
 
@@ -74,15 +77,13 @@ class Spectrum:
         r"""Eigenvalues :math:`1 - \lambda` of :math:`I - A`, in the order of ``eigenvalues``; real when reversible."""
         return 1.0 - self.eigenvalues
 
-    def to_pandas(self) -> Any:
-        """One row per map."""
+    def to_pandas(self, axes: Sequence[str] | None = None) -> Any:
+        """One row per map; ``axes`` names the axes before the tokens, as in `Curvature.to_pandas`."""
         import pandas as pd
 
         shape = self.dobrushin.shape
         index = np.stack(np.unravel_index(np.arange(int(np.prod(shape, dtype=int))), shape or (1,)), axis=1)
-        names = {1: ["graph"], 2: ["layer", "head"], 3: ["layer", "sample", "head"]}.get(
-            len(shape), [f"axis_{k}" for k in range(max(1, len(shape)))]
-        )
+        names = name_axes(len(shape), axes)
         table = pd.DataFrame(index[:, : len(names)], columns=pd.Index(names))
         for name in ("second", "gap", "layers_to_halve", "smallest_real", "irreversibility", "dobrushin", "residual"):
             table[name] = np.asarray(getattr(self, name)).reshape(-1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from geoattn._core.errors import GeoattnError
+from geoattn._core.names import did_you_mean
 from geoattn.studies.engine.study import Study
 
 __all__ = ["STUDIES", "find_study"]
@@ -50,6 +51,7 @@ def find_study(name: str) -> Study:
     'table1'
     """
     if name not in STUDIES:
-        raise GeoattnError(f"unknown study {name!r}; expected one of {', '.join(STUDIES)}.")
+        near = did_you_mean(name, STUDIES)
+        raise GeoattnError(f"unknown study {name!r}; expected one of {', '.join(STUDIES)}.{near}")
     module, _, attribute = STUDIES[name].partition(":")
     return getattr(import_module(module), attribute)

@@ -72,7 +72,7 @@ class AccumulationWeight:
 
 
 def refuse_compiled(model: Any, compiles: bool, accumulation: int) -> None:
-    """Inside a compiled graph nobody can see whether the number of items is used."""
+    """Raise: inside a compiled graph the use of the number of items cannot be noticed."""
     if accumulation > 1 and (compiles or isinstance(model, torch._dynamo.OptimizedModule)):
         raise GeoattnError(
             "the weight of a penalty under gradient accumulation is not known for a compiled model; set"
@@ -80,7 +80,7 @@ def refuse_compiled(model: Any, compiles: bool, accumulation: int) -> None:
         )
 
 
-#: Functions that look at a tensor without using its value, as a capture does with all arguments of a module.
+#: Functions that inspect a tensor without using its value, as a capture does with all arguments of a module.
 _LOOKS = ("__get__", "is_floating_point", "is_complex", "is_inference", "dim", "size", "numel", "stride", "data_ptr")
 
 

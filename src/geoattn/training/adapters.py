@@ -76,7 +76,7 @@ def trainer_callback(*regularisers: Any, log: Sink | None = None) -> Any:
                     if handle.step >= 0:
                         figures = {f"geoattn/{name}": value for name, value in handle.figures().items()}
                         logs.update(figures)
-                        state.log_history[-1].update(figures)  # a copy was made before we were called
+                        state.log_history[-1].update(figures)  # a copy was made before this callback is called
 
         def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             """Leave the model as it was."""

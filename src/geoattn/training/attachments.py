@@ -2,7 +2,7 @@
 
 An attachment holds settings. `Attachment.attach` puts it to work on a model and returns a `Handle`, which gives the
 penalty of each forward pass, logs figures and takes everything away again. A class that is registered has a name in
-recipes, and `tests/training/test_attachment_contract.py` runs the laws of the contract on it.
+recipes, and `tests/training/test_contract.py` runs the laws of the contract on it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from geoattn._core.errors import GeoattnError
+from geoattn._core.names import did_you_mean
 from geoattn.attention.selection import Layers
 from geoattn.attention.session import Capture
 from geoattn.training.distributed import Processes
@@ -146,8 +147,7 @@ class CapturingHandle(Handle):
     def _begin(self, module: nn.Module) -> None:
         """A forward pass begins. Passes with gradients are steps.
 
-        Where parts of the model are called by themselves, all that runs until somebody asks for the penalty is one
-        step.
+        Where parts of the model are called by themselves, all that runs until the penalty is read is one step.
         """
         training = torch.is_grad_enabled()
         if module is self.model or self._asked or not training or self.step < 0:
@@ -205,7 +205,9 @@ def attachment_class(name: str) -> type[Any]:
     """The class that is registered under a name."""
     _load()
     if name not in _registered:
-        raise GeoattnError(f"unknown regulariser {name!r}; expected one of {', '.join(attachment_names())}.")
+        names = attachment_names()
+        near = did_you_mean(name, names)
+        raise GeoattnError(f"unknown regulariser {name!r}; expected one of {', '.join(names)}.{near}")
     return _registered[name]
 
 

@@ -1,4 +1,4 @@
-"""Training in several processes (torch DDP): who does which rows, and averages over all of them with gradients.
+"""Training in several processes (torch DDP): the rows of each process, and averages over all of them with gradients.
 
 DDP averages the gradients of all processes. What is the mean over a batch in one process is here a sum over the rows of
 this process, divided by the rows of all, times the number of processes: then the average is the same gradient.

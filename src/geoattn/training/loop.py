@@ -39,7 +39,8 @@ Probe = Callable[[nn.Module, Inputs], dict[str, Any]]
 class Trained:
     """A finished run: the model in evaluation mode, accuracies, and one row of ``history`` per epoch.
 
-    ``running_accuracy`` in a row is that of the training batches of the epoch, in training mode, as they come by.
+    ``running_accuracy`` in a row is that of the training batches of the epoch, in training mode, before the step on
+    each batch.
 
     Examples
     --------
@@ -169,7 +170,7 @@ class _Run:
         recipe, position = self.recipe, self.position
         assert recipe.epochs is not None
         if self.probe is not None and position.step == 0:
-            position.history.append({"epoch": 0, **self._look()})
+            position.history.append({"epoch": 0, **self._test_row()})
         while position.epoch < recipe.epochs and not position.stopped:
             self._epoch()
         for handle in self.handles:
@@ -235,7 +236,7 @@ class _Run:
         row: dict[str, Any] = {"epoch": position.epoch + 1, **{k: v / rows for k, v in position.sums.items()}}
         for handle in self.handles:
             row.update({k: v for k, v in handle.figures().items() if k != "penalty"})
-        row.update(self._look())
+        row.update(self._test_row())
         if self.held_out is not None:
             row["validation_accuracy"] = evaluate(self.model, self.held_out, self.device, self.processes)
             position.stopped = row["validation_accuracy"] >= (recipe.stop_at or 2.0)
@@ -244,7 +245,7 @@ class _Run:
         self._log(row)
         self._save()
 
-    def _look(self) -> dict[str, Any]:
+    def _test_row(self) -> dict[str, Any]:
         """Accuracy on the test rows, and what the probe sees in them."""
         found: dict[str, Any] = {"test_accuracy": evaluate(self.model, self.test, self.device, self.processes)}
         if self.probe is not None:

@@ -1,4 +1,4 @@
-"""A monitor that only watches: curvature, variance, entropy and the PL ratio during training."""
+"""A monitor of training: it measures curvature, variance, entropy and the PL ratio, and changes nothing."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from geoattn.training.distributed import current
 
 __all__ = ["record_scale", "variance_range"]
 
-_SAMPLES = 8  # whose masks are looked at
+_SAMPLES = 8  # samples whose masks are read
 
 
 def variance_range(entries: Bool[Tensor, "n m"]) -> tuple[float, float]:

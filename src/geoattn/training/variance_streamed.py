@@ -179,7 +179,7 @@ class _Entries:
 
 
 def _allowed(mask: Mask, rows: Any, keys: Any, m: int, device: Any, sample: slice, block: slice) -> Any:
-    """The entries among these rows: where the mask lets them look, between real tokens; (b or 1, h or 1, rows, m)."""
+    """The entries among these rows: where the mask allows them, between real tokens; (b or 1, h or 1, rows, m)."""
     number = torch.arange(block.start, block.stop, device=device)[:, None]
     allowed = torch.ones(1, 1, len(number), m, dtype=torch.bool, device=device)
     if mask.diagonal is not None:
@@ -223,6 +223,6 @@ def _row_blocks(n: int) -> list[slice]:
 
 
 def _leaks(mask: Mask, rows: Any, keys: Any, n: int, device: Any) -> bool:
-    """True when a real row may look at a key that is no token: its weights on tokens do not sum to one."""
+    """True when a real row may attend to a key that is no token: its weights on tokens do not sum to one."""
     everything, m = slice(None), keys.shape[1]
     return any(bool(_allowed(mask, rows, ~keys, m, device, everything, block).any()) for block in _row_blocks(n))

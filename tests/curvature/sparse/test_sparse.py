@@ -154,3 +154,12 @@ def test_self_loops_and_isolated_nodes():
     assert len(result.kappa) == 5
     assert np.isnan(result.nodes()[5])
     assert len(ga.ollivier_ricci(graph).values()) == 5
+
+
+def test_the_karate_club_under_the_default_convention():
+    """Its names are kept, and its weights become those of its random walk."""
+    club = nx.relabel_nodes(nx.karate_club_graph(), lambda node: f"member {node}")
+    for table in (ga.ollivier_ricci(club).to_pandas(), ga.forman_ricci(club).to_pandas()):
+        assert len(table) == club.number_of_edges()
+        assert table["kappa"].notna().all()
+        assert all(club.has_edge(u, v) for u, v in zip(table["source"], table["target"], strict=True))

@@ -124,9 +124,10 @@ class RegulariserHandle(CapturingHandle):
         return output
 
     def penalty(self, task: Tensor | None = None) -> Float[Tensor, ""]:
-        """The penalty of the last forward pass, to be added to a loss of your own. The same tensor if asked twice.
+        """The penalty of the last forward pass, to be added to a loss of your own.
 
-        ``task`` is the loss that it will be added to. A regulariser with ``strength=`` needs it, the others ignore it.
+        A second call returns the same tensor. ``task`` is the loss that it will be added to. A regulariser with
+        ``strength=`` needs it, the others ignore it.
 
         After a backward pass through it that does not retain the graph, only its value is left.
         """
@@ -183,7 +184,7 @@ class RegulariserHandle(CapturingHandle):
                     step = max(self.step, 0)
                     penalty = self.calibration.weigh(penalty, task, self.model, names, self.processes, step)
             self._penalty = penalty
-            self._record.clear()  # queries and keys then go during the backward pass, as they would without us
+            self._record.clear()  # queries and keys are then freed during the backward pass
             if self._penalty.value.requires_grad and not torch.compiler.is_compiling():
                 self._penalty.value.register_hook(partial(_let_go, weakref.ref(self), weakref.ref(self._penalty)))
             if self._log is not None:

@@ -85,7 +85,7 @@ class CurvatureRegulariser(Regulariser):
         self.threads = None if threads is None else read_count("threads", threads, least=1)
 
     def penalise(self, record: Record, step: int) -> Penalty:
-        """The penalty of one forward pass, and what the sampled curvature looked like."""
+        """The penalty of one forward pass, and the statistics of the sampled curvature."""
         kappas: list[Any] = []
         figures: dict[str, Any] = {}
         for n, group in draw_maps(record, self.maps, self.seed, step).items():

@@ -11,7 +11,7 @@ from geoattn._core.errors import GeoattnError
 from geoattn.attention import Record
 from geoattn.training import Penalty, Recipe, Regulariser, attachment_names, register_attachment
 from geoattn.training.attachments import attachment_class
-from tests.training.attachment_laws import check_attachment
+from tests.contracts.attachments import check_attachment
 
 #: One set of settings for each name; a name without one fails the test below.
 SETTINGS: dict[str, dict[str, Any]] = {

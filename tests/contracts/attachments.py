@@ -12,17 +12,12 @@ from torch import Tensor, nn
 from torch.overrides import _get_current_function_mode_stack
 
 from geoattn._core.errors import GeoattnError
-from geoattn.models.lvit import LViT, LViTConfig
 from geoattn.training import Attachment, Handle
-
-SMALL = LViTConfig(
-    image_size=8, patch_size=2, dim=16, depth=2, heads=2, dim_head=8, mlp_dim=16, dropout=0.0, emb_dropout=0.0
-)  # fmt: skip
+from tests.training.small_models import lvit
 
 
 def model_and_images() -> tuple[nn.Module, Tensor]:
-    torch.manual_seed(0)
-    return LViT(SMALL).double(), torch.rand(3, 1, 8, 8, dtype=torch.float64)
+    return lvit().double(), torch.rand(3, 1, 8, 8, dtype=torch.float64)
 
 
 def traces(model: nn.Module) -> int:
