@@ -97,9 +97,10 @@ NB_MODULE(_native, m) {
         [](Array<const double, 3> lengths, Array<const double, 3> measures, Array<const std::int32_t, 2> pairs,
            Array<const std::int64_t, 1> offsets, Array<double, 1> w1, Array<double, 1> denominator, Array<double, 1> distance,
            Array<double, 1> gap, Array<std::uint8_t, 1> status, OptionalTrees trees, OptionalPotentials potentials,
-           bool directed, bool per_length, double floor, double idle, int threads, nb::object progress) {
+           bool directed, bool per_length, double floor, double idle, double tolerance, int threads, nb::object progress) {
             Job job;
             fill(job, lengths, measures, pairs, offsets, directed, per_length, floor, idle, threads);
+            job.tolerance = tolerance;
             job.w1 = w1.data();
             job.denominator = denominator.data();
             job.distance = distance.data();
@@ -112,7 +113,7 @@ NB_MODULE(_native, m) {
         "lengths"_a.noconvert(), "measures"_a.noconvert(), "pairs"_a.noconvert(), "offsets"_a.noconvert(), "w1"_a.noconvert(),
         "denominator"_a.noconvert(), "distance"_a.noconvert(), "gap"_a.noconvert(), "status"_a.noconvert(),
         "trees"_a.none().noconvert() = nb::none(), "potentials"_a.none().noconvert() = nb::none(), nb::kw_only(), "directed"_a,
-        "per_length"_a, "floor"_a, "idle"_a, "threads"_a, "progress"_a = nb::none(),
+        "per_length"_a, "floor"_a, "idle"_a, "tolerance"_a, "threads"_a, "progress"_a = nb::none(),
         "Fill w1, denominator, distance, gap and status (one entry per pair) in place.");
 
     m.def(

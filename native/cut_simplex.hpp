@@ -60,7 +60,7 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
     Outcome solve(const Supplies<std::int64_t>& supplies, int k, double negligible, const Stop& stop) {
         read(supplies);
         start(*start_[k]);
-        return this->run(net_, negligible, stop);
+        return this->run(net_, negligible, supplies.allowed, stop);
     }
 
     // Sum of flow * length, in units of mass. From here on the potentials are those of the given lengths.
@@ -75,7 +75,10 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
             x.length = net_.lengths.given(x.tail(), x.head());
             p_[x.end[!out]] = p_[x.end[out]] + SIGN[out] * x.length;
             const double flow = std::fabs(double(flow_[order_[k]]));
-            sum += static_cast<long double>(flow) * x.length;
+            const bool uphill = this->early_ && flow_[order_[k]] < 0;
+            const double way = uphill ? way_uphill(x) : x.length;
+            sum += static_cast<long double>(flow) * way;
+            slack_ += uphill ? flow * (x.length + way) : 0.0;
             const double off = x.length - (p_[x.tail()] - p_[x.head()]);
             slack_ += flow * std::fabs(off);
             tree_violation_ = std::min(tree_violation_, off);
@@ -141,6 +144,7 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
     Row<std::uint64_t> scratch_, all_;
     Row<float> weight_;
     Row<double> p_, more_;
+    double allowed_ = 0;         // of the pair that was read last
     double slack_ = 0;           // what the edges of the tree lack to be tight, with their flows
     double tree_violation_ = 0;  // by how much the potentials violate an edge of the tree, at most 0
     Row<std::int16_t> rough_p_;  // p, then -p, in units of the rough copies; the largest number beyond the last node
@@ -160,7 +164,7 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
 
     void choose_stage(int k, double negligible, const Stop& stop) {
         if constexpr (STAGED) {
-            stage_[k]->choose(net_, *start_[k], supply_.data());
+            stage_[k]->choose(net_, *start_[k], supply_.data(), allowed_);
             stage_[k]->solver.begin(stage_[k]->supplies_of(), negligible, stop);
         }
     }
@@ -176,6 +180,23 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
         for (int v = 0; v < n_; ++v) supply_[v] = s.from[v] - s.to[v];
         supply_[s.source] += s.idle;
         supply_[s.sink] -= s.idle;
+        allowed_ = s.allowed;
+    }
+
+    // What the flow of an edge that runs uphill costs: against the edge where the graph is undirected, else over a shortest way.
+    double way_uphill(const Edge& x) const {
+        if constexpr (!PART)
+            if (net_.directed) return net_.given_distance(x.head(), x.tail());
+        return net_.directed ? net_.template reach_of<PART>(x.head(), x.tail()) : x.length;
+    }
+
+    // How far the two bounds of a tree are apart, in units of mass: potentials are feasible, so the flows with their signs bound
+    // the optimum from below; with all flows the way they run they bound it from above.
+    double uphill_cost() const {
+        double sum = 0;
+        for (int g = 0; g < last_; ++g)
+            if (flow_[g] < 0) sum -= double(flow_[g]) * (edge_[g].length + way_uphill(edge_[g]));
+        return sum;
     }
 
     bool on_side(int v, int g) const { return has(set_of(slots_of_, v), g) != has(set_of(slots_of_, last_), g); }

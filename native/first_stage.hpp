@@ -20,7 +20,8 @@ template <int V> struct FirstStage {
 
     // The first nodes of an order. What the others give or take, or half of it, is left to the nearest of them: without it the
     // pivots of the whole are a third more, and longer. The root takes what is missing in the balance.
-    template <class Order> void choose(const Network& parent, const Order& order, const std::int64_t* supplies) {
+    template <class Order> void choose(const Network& parent, const Order& order, const std::int64_t* supplies, double allowed) {
+        allowed_ = 0.5 * allowed;  // the rest of the tree adds to it
         const Network& whole = *net.whole;
         const bool nested = parent.whole != nullptr;
         std::fill(number.begin(), number.end(), std::int16_t(-1));
@@ -40,7 +41,7 @@ template <int V> struct FirstStage {
         }
     }
 
-    Supplies<std::int64_t> supplies_of() const { return {supply.data(), nothing.data(), 0, 0, 0}; }
+    Supplies<std::int64_t> supplies_of() const { return {supply.data(), nothing.data(), 0, 0, 0, allowed_}; }
 
     // From the tree that has grown; its optimal tree, parents first, in names of the parent's classes.
     template <class Order> void solve(const Order& order, std::vector<Branch>& tree, double negligible, const Stop& stop) {
@@ -51,6 +52,8 @@ template <int V> struct FirstStage {
     }
 
   private:
+    double allowed_ = 0;
+
     void gather(const Network& whole) {
         for (int a = 0; a < net.n; ++a) {
             const std::size_t from = std::size_t(net.members[a]) * whole.stride;

@@ -38,13 +38,14 @@ struct Job {
     bool directed = false;
     bool per_length = false;  // the denominator is the length of the edge, not the distance
     double floor = 0;         // a denominator below it is not solved for
+    double tolerance = 0;     // the bounds of kappa may be so far apart; 0: exact
     double idle = 0;          // extra mass on the pair itself: idle * (delta_x - delta_y) is added to m_x - m_y
     int threads = 1;
 
     double* w1 = nullptr;              // (edges), of m_x - m_y + idle * (delta_x - delta_y)
     double* denominator = nullptr;     // (edges)
     double* distance = nullptr;        // (edges)
-    double* gap = nullptr;             // (edges), duality gap relative to max(w1, denominator): bounds the error of kappa
+    double* gap = nullptr;             // (edges), relative to max(w1, denominator): bounds the error of w1 and so of kappa
     std::uint8_t* status = nullptr;    // (edges)
     std::int32_t* trees = nullptr;     // (edges, n) or null: parents of the optimal tree, for the backward pass
     double* potentials = nullptr;      // (edges, n) or null: optimal potentials

@@ -9,11 +9,13 @@ namespace geoattn::GEOATTN_ISA {
 
 enum class Outcome { optimal, unbounded, stalled, stopped };
 
-// What a pair asks for: the supplies from - to, and `idle` more from the source to the sink.
+// What a pair asks for: the supplies from - to, and `idle` more from the source to the sink. `allowed`: the solver may end as soon
+// as its bounds of the cost are no further apart.
 template <class Mass> struct Supplies {
     const Mass *from, *to;
     int source, sink;
     Mass idle;
+    double allowed = 0;
 };
 
 // Prefer large flows and small sides: fewer pivots, cheaper ones. The exponent is the best of 0.5 to 3 measured.
@@ -24,17 +26,22 @@ inline double cut_weight(int size, int n) { return std::pow(std::min(size, n - s
 template <class Solver> class Simplex {
   protected:
     bool restless_ = false;  // among ties: random choices leave every cycle
+    bool early_ = false;     // the bounds were near enough before the tree was optimal
 
     static double tie(const Network& net) { return 1e-15 * net.reach; }  // shorter steps are rounding
 
-    Outcome run(const Network& net, double negligible, const Stop& stop) {
+    Outcome run(const Network& net, double negligible, double allowed, const Stop& stop) {
         Solver& solver = static_cast<Solver&>(*this);
-        restless_ = false;
+        restless_ = early_ = false;
         random_ = SEED;  // no pair depends on another
         const long limit = 200000 + 2000L * net.n;
         for (long pivots = 1, still = 0;; ++pivots) {
             const int cut = solver.most_urgent();
             if (cut < 0) return Outcome::optimal;
+            if (allowed > 0 && pivots % 8 == 1 && solver.uphill_cost() <= allowed) {
+                early_ = true;
+                return Outcome::optimal;
+            }
             const double step = solver.pivot(cut);
             if (step == INF) {
                 // In a directed graph what rounding left over may have no way to go; it is not mass.

@@ -139,7 +139,7 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, const std::
     };
     const auto supplies_of = [&](const auto& m, std::int64_t e) {
         const int x = job.pairs[2 * e], y = job.pairs[2 * e + 1];
-        return Supplies{m[slot[x]], m[slot[y]], p.label[x], p.label[y], m.idle};
+        return Supplies{m[slot[x]], m[slot[y]], p.label[x], p.label[y], m.idle, 0.99 * job.tolerance * job.denominator[e] * m.whole};
     };
     const double negligible = 4.0 * net.n;
     constexpr std::size_t CHUNK = Solver::TOGETHER;
@@ -177,7 +177,9 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, const std::
                 const std::int64_t e = edges[q];
                 Answer a = answer(solver, q, net, {net.n, net.reach}, supplies[q], job.idle, masses.whole, job.stop);
                 const double scale = std::max(job.denominator[e], a.w1);
-                const bool again = a.outcome == Outcome::stalled || (a.outcome == Outcome::optimal && !(a.excess <= GOOD_ENOUGH * scale));
+                const double wide = job.tolerance * job.denominator[e];  // what the caller allows
+                const bool again =
+                    a.outcome == Outcome::stalled || (a.outcome == Outcome::optimal && !(a.excess <= std::max(GOOD_ENOUGH * scale, wide)));
                 if (again) {
                     Crew alone(1);
                     std::call_once(made, [&] { wide_masses.emplace(job, g, p, id, named, net.n, alone); });
@@ -189,10 +191,11 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, const std::
                     job.status[e] = std::uint8_t(a.outcome == Outcome::unbounded ? Status::unreachable : Status::stalled);
                     continue;
                 }
-                if (!(a.excess <= PROMISED * std::max(job.denominator[e], a.w1))) {
+                if (!(a.excess <= std::max(PROMISED * std::max(job.denominator[e], a.w1), wide))) {
                     job.status[e] = std::uint8_t(Status::uncertain);
                     continue;
                 }
+                if (!again && a.excess > GOOD_ENOUGH * scale) a.excess /= 2, a.w1 -= a.excess;  // the middle of the interval
                 job.w1[e] = a.w1;
                 job.gap[e] = a.excess / std::max(job.denominator[e], a.w1);
                 job.status[e] = std::uint8_t(Status::solved);

@@ -12,6 +12,7 @@
 #pragma once
 #include <cstring>
 
+#include "feasible_tree.hpp"
 #include "simplex.hpp"
 
 namespace geoattn::GEOATTN_ISA {
@@ -33,44 +34,6 @@ __extension__ typedef __float128 Quad;
 typedef long double Quad;
 #endif
 
-struct Link {
-    int parent;
-    bool falls;  // the potential falls from the parent
-};
-
-// A feasible tree from scratch, with root 0: p = 0 is feasible; raise or lower all nodes outside until an edge to them is
-// tight.
-template <class Real> std::vector<Link> feasible_tree(const Network& net) {
-    const int n = net.n;
-    std::vector<Link> tree(n, Link{0, false});
-    std::vector<Real> p(n, Real(0)), fall(n, Real(INF)), rise(n, Real(INF));  // slack of edges tree -> x and x -> tree, before the shift
-    std::vector<int> fall_from(n, 0), rise_to(n, 0);
-    std::vector<char> inside(n, 0);
-    Real shift = 0;  // of the nodes outside
-    for (int joined = 0;;) {
-        inside[joined] = 1;
-        for (int x = 0; x < n; ++x) {
-            if (inside[x]) continue;
-            const Real leave = Real(net.lengths.given(joined, x)) - p[joined], enter = Real(net.lengths.given(x, joined)) + p[joined];
-            if (leave < fall[x]) fall[x] = leave, fall_from[x] = joined;
-            if (enter < rise[x]) rise[x] = enter, rise_to[x] = joined;
-        }
-        int next = -1;
-        bool down = false;
-        Real best = INF;
-        for (int x = 0; x < n; ++x) {
-            if (inside[x]) continue;
-            if (fall[x] + shift < best) best = fall[x] + shift, next = x, down = true;
-            if (rise[x] - shift < best) best = rise[x] - shift, next = x, down = false;
-        }
-        if (next < 0) return tree;
-        shift += down ? -best : best;
-        p[next] = shift;
-        tree[next] = {down ? fall_from[next] : rise_to[next], down};
-        joined = next;
-    }
-}
-
 // Real: the potentials.
 template <class Mass, class Real> class TreeSimplex : Simplex<TreeSimplex<Mass, Real>> {
     friend class Simplex<TreeSimplex>;
@@ -91,7 +54,7 @@ template <class Mass, class Real> class TreeSimplex : Simplex<TreeSimplex<Mass, 
     Outcome solve(const Supplies<Mass>& s, int, double negligible, const Stop& stop) {
         reroot(s.source);
         load(s.from, s.to, s.source, s.sink, s.idle);
-        return this->run(net_, negligible, stop);
+        return this->run(net_, negligible, 0.0, stop);
     }
 
     // Sum of |flow| * length, in units of mass. From here on the potentials are those of the given lengths.
@@ -283,6 +246,7 @@ template <class Mass, class Real> class TreeSimplex : Simplex<TreeSimplex<Mass, 
 
     void forget(int v) { urgency_[v] = 0; }
 
+    double uphill_cost() const { return INF; }  // it always goes on to the optimum
     double flow_across(int v) const { return as_double(node_[v].flow); }
 
     double pivot(const int v) {

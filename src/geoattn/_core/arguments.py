@@ -13,10 +13,11 @@ from geoattn._core.names import did_you_mean
 # Editors and type checkers see the type; at run time the argument is checked here, with an error in words.
 if TYPE_CHECKING:
     Count = int
+    Number = float
 else:
-    Count = Any
+    Count = Number = Any
 
-__all__ = ["Count", "read_choice", "read_count", "read_number"]
+__all__ = ["Count", "Number", "read_choice", "read_count", "read_number"]
 
 
 def read_number(name: str, value: Any, *, least: float | int = -math.inf, above: float | int = -math.inf) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Int
 
 from geoattn import _native
-from geoattn._core.arguments import Count, read_count
+from geoattn._core.arguments import Count, Number, read_count, read_number
 from geoattn._core.errors import DegenerateCurvatureWarning, GeoattnError
 from geoattn._version import __version__
 from geoattn.curvature.complete import all_hops_one, total_variation
@@ -35,6 +35,7 @@ def ollivier_ricci(
     *,
     edges: Edges = "all",
     mask: Any = None,
+    tolerance: Number = 0.0,
     threads: Count | None = None,
     seed: Count = 0,
     progress: Callable[[int, int], object] | None = None,
@@ -62,6 +63,10 @@ def ollivier_ricci(
         Of a sparse graph also pairs of nodes.
     mask
         (..., n) bool, True for a real token; leading axes match those of the attention. Padding is not in the graph.
+    tolerance
+        0: exact. Else the solver may stop at bounds ``lower <= kappa <= upper`` that are certified and no further apart;
+        ``kappa`` is then their middle, and ``exact`` says which values are exact all the same. Values of sparse graphs
+        are always exact.
     threads
         Default: all that the process may use. The values do not depend on it.
     progress
@@ -91,6 +96,7 @@ def ollivier_ricci(
     True
     """
     convention = Convention.of(convention)
+    tolerance = read_number("tolerance", tolerance, least=0.0)
     if is_sparse(attention):
         from geoattn.curvature.sparse.ollivier import sparse_ollivier_ricci
 
@@ -111,7 +117,7 @@ def ollivier_ricci(
         found, pairs, offsets, available = choose_pairs(graphs, sample, seed, first, wanted)
         places.append(found + first * weights.n**2 if first else found)
         report = None if progress is None else (lambda done, base=finished: progress(base + done, total))
-        solved = _solve(graphs, pairs, offsets, threads, report)
+        solved = _solve(graphs, pairs, offsets, tolerance, threads, report)
         finished += len(pairs)
         edge_count += available
         parts.append(solved)
@@ -119,7 +125,7 @@ def ollivier_ricci(
             progress(finished, max(total, finished))
     settings = {
         "edges": "chosen" if wanted is not None else "all" if sample is None else sample,
-        "seed": seed, "threads": threads or default_threads(),
+        "seed": seed, "tolerance": tolerance, "threads": threads or default_threads(),
         "dtype": weights.dtype,
         "geoattn": __version__, "numpy": np.__version__, "instruction_set": _native.instruction_set(),
     }  # fmt: skip
@@ -217,10 +223,11 @@ def _estimate(weights: Weights, sample: int | None) -> int:
 
 
 def _solve(
-    graphs: Graphs, pairs: np.ndarray, offsets: np.ndarray, threads: int | None, report: Callable[[int], object] | None
-) -> Transport:
+    graphs: Graphs, pairs: np.ndarray, offsets: np.ndarray, tolerance: float, threads: int | None,
+    report: Callable[[int], object] | None,
+) -> Transport:  # fmt: skip
     if not all_hops_one(graphs):
-        return solve_pairs(graphs, pairs, offsets, threads=threads, progress=report)
+        return solve_pairs(graphs, pairs, offsets, tolerance=tolerance, threads=threads, progress=report)
     w1 = total_variation(graphs.measures, pairs, offsets)
     one = np.ones(len(pairs))
     return Transport(

@@ -9,24 +9,26 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Bool, Float, Int, UInt8
 
 from geoattn._core.errors import GeoattnError
 from geoattn._core.files import write_atomically
 from geoattn._version import __version__
-from geoattn.curvature.transport import Status
+from geoattn.curvature.transport import IDLE_MASS, Status
 from geoattn.graph.axes import name_axes
 from geoattn.graph.convention import Convention
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Curvature", "distance_to_one", "why_degenerate"]
+__all__ = ["Curvature", "distance_to_one", "error_of_kappa", "why_degenerate"]
 
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _FIELDS = ("kappa", "w1", "distance", "gap", "status")
 # A distribution narrower than this is the convention's, not the attention's.
 _DEGENERATE_SPREAD = 0.01
+# Values whose gap is no larger are exact: what the solver promises without a tolerance.
+EXACT_GAP = 1e-9
 
 
 def distance_to_one(values: Float[np.ndarray, " e"]) -> float:
@@ -84,6 +86,16 @@ def _quantiles(values: Float[np.ndarray, " e"], shares: tuple[float, ...]) -> li
     return [float(ordered[k] + (p - k) * (ordered[k + 1] - ordered[k])) for p, k in zip(places, below, strict=True)]
 
 
+def error_of_kappa(kappa: np.ndarray, gap: np.ndarray, convention: Convention) -> np.ndarray:
+    """The bound of |error| of each kappa that the gap of its W1 gives: gap * max(1, W1 / D), with the idle mass.
+
+    A value that the convention sets (below its floor) has no gap and no error.
+    """
+    idle = IDLE_MASS if convention.alpha == "limit" else 0.0
+    error = (gap + 4 * np.finfo(float).eps) * np.maximum(1.0, 1.0 + idle - kappa)  # kappa itself is rounded
+    return np.where(np.isnan(gap) & np.isfinite(kappa), 0.0, error)
+
+
 @dataclass(frozen=True)
 class Curvature:
     """The curvature of the edges of one or many graphs; what `ollivier_ricci` returns.
@@ -121,6 +133,21 @@ class Curvature:
     def max_gap(self) -> float:
         """The largest relative duality gap of any value; 0 when there is none."""
         return float(np.nanmax(self.gap, initial=0.0))
+
+    @property
+    def lower(self) -> Float[np.ndarray, "..."]:
+        """A certified lower bound of each kappa, rounding included."""
+        return self.kappa - error_of_kappa(self.kappa, self.gap, self.convention)
+
+    @property
+    def upper(self) -> Float[np.ndarray, "..."]:
+        """A certified upper bound of each kappa, rounding included."""
+        return self.kappa + error_of_kappa(self.kappa, self.gap, self.convention)
+
+    @property
+    def exact(self) -> Bool[np.ndarray, "..."]:
+        """Which values are exact to 1e-9. With ``tolerance`` the others are the middle of [lower, upper]."""
+        return np.isfinite(self.kappa) & ~(self.gap > EXACT_GAP)
 
     def places(self) -> Int[np.ndarray, "e k"]:
         """Index of each edge, once: the axes of the batch, i, j; i < j unless directed."""
@@ -174,6 +201,7 @@ class Curvature:
             "status": self.summary_of_status(),
             "degenerate": self.degenerate,
             "max_gap": self.max_gap,
+            "bounded": int(np.count_nonzero(self.column("gap") > EXACT_GAP)),
             "convention": self.convention.name,
         }
 
@@ -213,7 +241,7 @@ class Curvature:
         where = self.places()
         names = name_axes(where.shape[1] - 2, axes)
         table = pd.DataFrame(where, columns=pd.Index([*names, "i", "j"]))
-        for name in _FIELDS[:-1]:
+        for name in _FIELDS[:-1] + (("lower", "upper") if self.settings.get("tolerance") else ()):
             table[name] = self.column(name)
         table["status"] = [Status(int(s)).name.lower() for s in self.column("status")]
         return table

@@ -118,12 +118,16 @@ def solve_pairs(
     pairs: Int[np.ndarray, "e 2"],
     offsets: Int[np.ndarray, " g1"],
     *,
+    tolerance: float = 0.0,
     threads: int | None = None,
     trees: bool = False,
     potentials: bool = False,
     progress: Callable[[int], object] | None = None,
 ) -> Transport:
-    """Exact W1 of the given pairs: time about n^2 per pair on complete graphs, memory n^2 per thread."""
+    """W1 of the given pairs: time about n^2 per pair on complete graphs, memory n^2 per thread.
+
+    Exact, or with ``tolerance`` the middle of an interval of kappa that is no wider, with half its width in ``gap``.
+    """
     count, n = len(pairs), graphs.lengths.shape[-1]
     convention = graphs.convention
     w1, denominator, distance, gap = np.full((4, count), np.nan)
@@ -142,6 +146,7 @@ def solve_pairs(
         per_length=convention.denominator == "length",
         floor=convention.floor,
         idle=result.idle,
+        tolerance=tolerance,
         threads=threads or default_threads(),
         progress=progress,
     )  # fmt: skip
