@@ -42,15 +42,24 @@ def report(
     data: Annotated[
         str | None,
         typer.Option(
-            help="digits, mnist, fashion-mnist, cifar10, sst2, imdb, headlines, or a .txt file with one text per line."
-            " Default: what the embedded model was trained for.",
+            help="digits, mnist, fashion-mnist, cifar10, sst2, imdb, headlines; or your own: a .txt file with one text"
+            " per line, a .csv, .jsonl or .parquet file, a folder of images. Default: what the embedded model was"
+            " trained for.",
             show_default=False,
         ),
+    ] = None,
+    column: Annotated[
+        str | None,
+        typer.Option(help="Which column of a .csv, .jsonl or .parquet file holds the texts.", show_default=False),
     ] = None,
     split: Annotated[str, typer.Option(help="test or train.")] = "test",
     samples: Annotated[
         int | None,
-        typer.Option(help="How many rows, drawn by --seed. Default: 200, all of digits.", show_default=False),
+        typer.Option(
+            help="How many rows, drawn by --seed; of your own data the first ones. Default: 200, all of digits and of"
+            " your own texts.",
+            show_default=False,
+        ),
     ] = None,
     conventions: Annotated[
         str,
@@ -120,14 +129,14 @@ def report(
 
     # Heavy imports wait until the options are known to be good, and --help never pays for them.
     from geoattn.cli.profile_cache import cached_profile
-    from geoattn.cli.sources import Source, read_data, read_model
+    from geoattn.cli.sources import Source, fit_data, read_data, read_model
     from geoattn.profiles.model_flows import model_flow
     from geoattn.profiles.profiling import profile
     from geoattn.report.page import write_report
     from geoattn.training.run_folder import read_run
 
     runs = [read_run(folder) for folder in run or []]
-    rows = read_data(data, model, split, samples, seed)
+    given = read_data(data, model, split, samples, seed, column)
     settings: dict[str, Any] = {
         "tokens": tokens,
         "edges": wanted,
@@ -139,7 +148,7 @@ def report(
         settings |= {"lenses": ["weights", "spectrum", "smoothness"], "smoothness_samples": smoothness}
     profiles, reused, flows = [], [], []
 
-    def measure(source: Source) -> Any:
+    def measure(source: Source, rows: Any) -> Any:
         bar = LateProgress(len(rows), printable(source.name)[:40], unit="samples")
         with prompt_interrupt(), bar, warnings.catch_warnings():
             warnings.simplefilter("ignore", DegenerateCurvatureWarning)  # the report says it, in words
@@ -150,11 +159,12 @@ def report(
             )  # fmt: skip
 
     for name in [model] if other is None else [model, other]:
-        source = read_model(name, text=rows.texts is not None)
+        source = read_model(name, text=given.texts is not None)
         try:
+            rows = fit_data(given, source)
             made, kept = cached_profile(
                 out, source.checksum, rows, {**settings, "name": source.name}, fresh=fresh,
-                make=lambda source=source: measure(source),
+                make=lambda source=source, rows=rows: measure(source, rows),
             )  # fmt: skip
         except GeoattnError as error:
             raise GeoattnError(f"{name}: {error}") from None

@@ -41,6 +41,8 @@ class Dataset:
         (b, channel, height, width); ``white`` is the value of full intensity. None for texts.
     texts
         One string per row. None for images.
+    fitted
+        Whether the images have the size that the image processor of a model gave them; nothing else resizes them.
 
     Examples
     --------
@@ -62,6 +64,7 @@ class Dataset:
     images: UInt8[np.ndarray, "b c h w"] | None = None
     texts: tuple[str, ...] | None = None
     white: int = 255
+    fitted: bool = False
 
     def __len__(self) -> int:
         return len(self.labels)
