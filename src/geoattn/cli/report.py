@@ -226,7 +226,10 @@ def _as_json(out: Path, profiles: list[Any], reused: list[bool], seconds: float)
             "model": s["model"], "data": s["data"], "samples": s["samples"], "graphs": s["maps"], "values": s["values"],
             "layers": len(made.layers), "max_gap": s["max_gap"], "profile_seconds": s["seconds"], "reused": kept,
             "conventions": {c.name: _numbers(made, c.name) for c in made.conventions},
-            "findings": findings(made, made.conventions[0].name),
+            "findings": [
+                {"finding": one.sentence, "holds": {name: seen.holds for name, seen in one.seen.items()}}
+                for one in findings(made, made.conventions[0].name)
+            ],
         })  # fmt: skip
     return {"report": str(out), "bytes": out.stat().st_size, "seconds": round(seconds, 3), "models": models}
 
@@ -257,6 +260,6 @@ def _print(out: Path, profiles: list[Any], reused: list[bool], convention: str, 
             say("profile reused from .geoattn beside the report; --fresh measures again")
         else:
             say(f"{s['values']:,} edges of {s['maps']:,} graphs solved exactly in {s['seconds']:,.1f} s")
-        for sentence in findings(made, convention):
-            say(f"  {sentence}")
+        for one in findings(made, convention):
+            say(f"  {one.sentence} {one.tested}")
     say(f"{out}: {out.stat().st_size / 1e6:.1f} MB, {seconds:.1f} s in all")

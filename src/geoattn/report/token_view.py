@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from geoattn.dynamics.simulation import simulate
+from geoattn._core.few_threads import few_threads
 from geoattn.dynamics.sphere_view import sphere_view
 from geoattn.dynamics.token_flows import TokenFlow
 from geoattn.report.escaping import visible
@@ -122,13 +123,12 @@ def _histograms(flow: TokenFlow) -> dict[str, Any]:
 
 
 def _scene(models: Models, m: int, flow: TokenFlow) -> dict[str, Any]:
-    """Points of both paths, as whole numbers; the same axes for both."""
-    tokens = flow.model.tokens
-    end = max(1.0, float(flow.t[-1]))
-    run = simulate(
-        tokens[0], beta=flow.settings["beta"], causal=flow.settings["causal"], until=end, save=_FRAMES, observe=()
-    )
-    (model, moving), held = sphere_view(tokens, run.tokens)
+    """Points of both paths, as whole numbers; the same axes for both. The flow is the one that was measured."""
+    tokens, run = flow.model.tokens, flow.run
+    within = int((run.t <= max(1.0, float(flow.t[-1])) + 1e-9).sum())
+    frames = torch.linspace(0, within - 1, min(_FRAMES, within)).round().long()
+    with few_threads(0):  # a picture of a few tokens
+        (model, moving), held = sphere_view(tokens, run.tokens[frames])
     examples = models.profiles[m].examples
     labels = [str(i) for i in range(tokens.shape[1])]
     example = next((e for e in examples if e.sample == flow.settings["sample"]), None)
@@ -139,7 +139,7 @@ def _scene(models: Models, m: int, flow: TokenFlow) -> dict[str, Any]:
         "labels": labels[:_MOST_TOKENS],
         "layers": _whole(model),
         "flow": _whole(moving),
-        "t": [round(float(t), 4) for t in run.t],
+        "t": [round(float(t), 4) for t in run.t[frames]],
         "held": percent(held),
     }
 
