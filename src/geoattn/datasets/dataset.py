@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ __all__ = ["Dataset"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Dataset:
+class Dataset(Displayed):
     """Images or texts with their labels.
 
     Attributes

@@ -16,6 +16,7 @@ from scipy.stats import wasserstein_distance
 from torch import Tensor
 
 from geoattn._core.arguments import read_count, read_number
+from geoattn._core.display import Displayed, Viewable
 from geoattn._core.errors import DegenerateCurvatureWarning, GeoattnError
 from geoattn._core.few_threads import few_threads
 from geoattn._version import __version__
@@ -41,8 +42,8 @@ _STEP = 0.25  # over the root of beta: the error of a step of order 4 is then be
 _LONGER = 4  # the flow is followed so many times as long as the model is deep
 
 
-@dataclass(frozen=True)
-class TokenPath:
+@dataclass(frozen=True, repr=False)
+class TokenPath(Displayed):
     """Tokens (k, n, d) at k moments, and at each: the histogram of cosines, their mean, clusters, mean curvature."""
 
     tokens: Float[Tensor, "k n d"]
@@ -52,8 +53,8 @@ class TokenPath:
     curvature: dict[str, Float[np.ndarray, " k"]]
 
 
-@dataclass(frozen=True)
-class TokenFlow:
+@dataclass(frozen=True, repr=False)
+class TokenFlow(Viewable):
     """The model and the flow at the same moments: layer k is at the time k times ``step``.
 
     ``distance`` is the W1 distance between the cosines of layer k and those of the flow at that time, ``stay`` that of
@@ -82,6 +83,13 @@ class TokenFlow:
     nearest: Float[np.ndarray, " k"]
     run: Trajectory
     settings: dict[str, Any] = field(default_factory=dict)
+
+    def facts(self) -> dict[str, Any]:
+        """What the result shows of itself."""
+        facts = {name: self.settings[name] for name in ("n", "d", "layers", "beta", "causal") if name in self.settings}
+        for kind, path in (("model", self.model), ("flow", self.flow)):
+            facts[f"mean cosine, {kind}"] = f"{path.mean_cosine[0]:.4g} to {path.mean_cosine[-1]:.4g}"
+        return facts | {"distance at the end": float(self.distance[-1]), "of staying": float(self.stay[-1])}
 
     def to_pandas(self) -> pd.DataFrame:
         """One row per layer."""

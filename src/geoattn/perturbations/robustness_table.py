@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 from geoattn._version import __version__
 from geoattn.datasets.companions import companions_of
@@ -25,8 +26,8 @@ __all__ = ["PerturbedExample", "Robustness", "robustness"]
 _COLUMNS = ("rho", "low", "high", "clean", "perturbed", "n", "broken", "repaired", "p_value", "level", "method")
 
 
-@dataclass(frozen=True, eq=False)
-class PerturbedExample:
+@dataclass(frozen=True, eq=False, repr=False)
+class PerturbedExample(Displayed):
     """One sample before and after: images (c, h, w) in [0, 1], or texts; predictions as names of classes."""
 
     perturbation: str
@@ -39,8 +40,8 @@ class PerturbedExample:
     parameters: dict[str, dict[str, Any]]
 
 
-@dataclass(frozen=True, eq=False)
-class Robustness:
+@dataclass(frozen=True, eq=False, repr=False)
+class Robustness(Displayed):
     """Accuracy drops of one model, in the order of the perturbations, and what they were made from.
 
     ``predicted`` (k, b) and ``predicted_clean`` (b,) are classes. ``hits`` (k,) is the share of samples that each of
@@ -67,6 +68,13 @@ class Robustness:
     predicted: Int[np.ndarray, "k b"]
     examples: tuple[PerturbedExample, ...]
     settings: dict[str, Any] = field(default_factory=dict)
+
+    def facts(self) -> dict[str, Any]:
+        """What the result shows of itself."""
+        s = self.settings
+        facts: dict[str, Any] = {name: s[name] for name in ("model", "data", "samples", "labels") if name in s}
+        drops = zip(self.names, self.drops, strict=True)
+        return facts | {name: f"drop {d.rho:.3f} [{d.low:.3f}, {d.high:.3f}]" for name, d in drops}
 
     def __getitem__(self, name: str) -> AccuracyDrop:
         if name not in self.names:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from geoattn._core.display import Viewable
 from geoattn._core.errors import GeoattnError
 from geoattn._core.files import write_atomically
 from geoattn.graph.convention import Convention
@@ -36,7 +37,7 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Profile:
+class Profile(Viewable):
     """Lenses over the layers and heads of one model; what `profile` returns.
 
     ``table`` is tidy: layer, name, head, lens, convention, statistic, value, lower, upper, samples, count. Rows without
@@ -70,6 +71,16 @@ class Profile:
     def __repr__(self) -> str:
         s = self.settings
         return f"Profile({s['model']}: {len(self.layers)} layers, {s['samples']} samples, {s['values']} values)"
+
+    def facts(self) -> dict[str, Any]:
+        """What the result shows of itself."""
+        s = self.settings
+        facts: dict[str, Any] = {name: s[name] for name in ("model", "data", "samples", "tokens")}
+        facts |= {"layers": len(self.layers), "heads": sum(s["heads"]), "values": s["values"], "seconds": s["seconds"]}
+        for c in self.conventions:
+            value, low, high = self.value("distance_to_one", convention=c.name)
+            facts[f"distance to one, {c.name}"] = f"{value:.4f} [{low:.4f}, {high:.4f}]"
+        return facts
 
     def to_pandas(self) -> pd.DataFrame:
         """The table; a copy."""
