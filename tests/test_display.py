@@ -25,8 +25,8 @@ OTHERS = {
 
 def result_classes() -> dict[str, type]:
     found = {}
-    for room in ("attention", "curvature", "datasets", "dynamics", "perturbations", "profiles", "smoothness", "spectral",
-                 "statistics", "training"):  # fmt: skip
+    rooms = "attention curvature datasets dynamics perturbations profiles smoothness spectral statistics training"
+    for room in rooms.split():
         for name in getattr(ga, room).__all__:
             one = getattr(getattr(ga, room), name)
             if inspect.isclass(one) and dataclasses.is_dataclass(one) and name not in OTHERS:
@@ -104,12 +104,14 @@ def real_results() -> dict[str, Any]:
     tokens = torch.eye(6, dtype=torch.float64)
     return {
         "Curvature": ga.ollivier_ricci(attention), "one graph": ga.ollivier_ricci(attention[0, 0, 0]),
-        "bounds": ga.curvature_bounds(attention[0, 0]), "RicciFlow": ga.ricci_flow(attention[0, 0, 0], steps=2),
+        "bounds": ga.curvature_bounds(attention[0, 0]), "RicciFlow": ga.ricci_flow(attention[0, 0, 0], iterations=2),
         "Forman": ga.forman_ricci(attention[0]), "Spectrum": ga.spectrum(attention),
-        "Smoothness": ga.local_lipschitz(np.eye(4), np.eye(4)), "Lipschitz": ga.lipschitz_bounds(np.eye(4), np.eye(4), 5, 1.0),
+        "Smoothness": ga.local_lipschitz(np.eye(4), np.eye(4)),
+        "LipschitzBounds": ga.lipschitz_bounds(np.eye(4), np.eye(4), 5, 1.0),
         "Trajectory": ga.simulate(tokens, until=1.0), "TokenFlow": ga.dynamics.token_flow(record),
         "Robustness": ga.robustness(model, digits, ga.perturbations.image_perturbations()),
-        "Profile": ga.profile(model, digits, convention=["markov", "hop"], name=HOSTILE), "Record": record, "Call": record[0],
+        "Profile": ga.profile(model, digits, convention=["markov", "hop"], name=HOSTILE),
+        "Record": record, "Call": record[0],
         "Example": ga.profile(model, digits).examples[0], "Dataset": digits,
     }  # fmt: skip
 

@@ -145,7 +145,7 @@ def report(
         "examples": _EXAMPLES,
     }
     if smoothness:
-        settings |= {"lenses": ["weights", "spectrum", "smoothness"], "smoothness_samples": smoothness}
+        settings |= {"lenses": ["weights", "sink_mass", "spectrum", "smoothness"], "smoothness_samples": smoothness}
     profiles, reused, flows = [], [], []
 
     def measure(source: Source, rows: Any) -> Any:

@@ -18,6 +18,7 @@ from geoattn.datasets.own_data import OwnBatches
 from geoattn.graph.convention import Convention
 from geoattn.profiles.batches import evaluation, read_batch
 from geoattn.profiles.examples import Examples
+from geoattn.profiles.lenses.sink_mass import SinkMassLens
 from geoattn.profiles.lenses.spectrum import SpectrumLens
 from geoattn.profiles.lenses.weights import WeightsLens
 from geoattn.profiles.means import MeanLens, Means, Moments
@@ -96,19 +97,10 @@ class _LaplacianOfSample(MeanLens):
         return Moments(alive, {f"eigenvalue{k}": top[..., k].numpy() for k in range(self.count)})
 
 
-class _SinkOfSample(MeanLens):
-    """Mean weight on the first token and on the heaviest one."""
+class _SinkOfSample(SinkMassLens):
+    """The same, by the name that the columns have."""
 
     name = "sinks"
-
-    def measure(self, piece: Piece) -> Moments:
-        valid = torch.from_numpy(piece.valid)
-        rows = valid.sum(-1).double()
-        columns = (piece.attention.double().cpu() * valid[..., None]).sum(-2) / rows.clamp_min(1)[..., None]
-        columns = torch.where(valid, columns, 0.0)
-        first = torch.take_along_dim(columns, valid.int().argmax(-1, keepdim=True), -1)[..., 0]
-        masses = {"first_token": first.numpy(), "heaviest_token": columns.amax(-1).numpy()}
-        return Moments((rows > 0).double().numpy(), masses)
 
 
 def features(

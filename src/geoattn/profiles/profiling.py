@@ -58,7 +58,7 @@ def profile(
     minutes: Number | None = None,
     sink: Sink = "refuse",
     layers: Layers = None,
-    lenses: str | Lens | Sequence[str | Lens] = ("weights", "spectrum"),
+    lenses: str | Lens | Sequence[str | Lens] = ("weights", "sink_mass", "spectrum"),
     tokenizer: Any = None,
     processor: Any = None,
     column: str | None = None,
@@ -112,7 +112,8 @@ def profile(
         Which modules, by pattern, as in `capture`. Cross-attention and steps of a generation are not graphs on one set
         of tokens; they are counted in ``settings["skipped"]``.
     lenses
-        ``curvature`` is always there; ``weights``: row entropy, weight on the token itself, variance; ``spectrum``:
+        ``curvature`` is always there; ``weights``: row entropy, weight on the token itself, variance;
+        ``sink_mass``: mean weight on the first and on the heaviest token; ``spectrum``:
         second and smallest eigenvalue, Dobrushin coefficient, irreversibility. On request ``smoothness``: local
         Lipschitz constants of heads (``local_constant``, ``bound``, ``ratio``, ``r2_gamma``; see `model_smoothness`)
         and, as lens ``smoothness-layer``, of whole layers. An object of the contract `geoattn.profiles.Lens` is a lens

@@ -16,8 +16,11 @@ __all__ = ["head_map", "heads", "values_by_head"]
 _STATISTICS = (
     ("distance_to_one", "distance to one", "curvature", ".3f"),
     ("negative_share", "share of negative edges", "curvature", ".2%"),
+    ("negative_mass", "mean of max(0, −curvature)", "curvature", ".4f"),
     ("q05", "5 % quantile of curvature", "curvature", ".3f"),
     ("std", "standard deviation of curvature", "curvature", ".3f"),
+    ("first_token", "weight on the first token", "sink_mass", ".3f"),
+    ("heaviest_token", "weight on the heaviest token", "sink_mass", ".3f"),
     ("row_entropy", "entropy of the rows (nats)", "weights", ".3f"),
     ("variance", "variance of the weights", "weights", ".4f"),
 )
