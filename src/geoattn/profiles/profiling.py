@@ -35,7 +35,7 @@ from geoattn.profiles.special import read_special
 from geoattn.profiles.table import make_table
 from geoattn.runs.drive import BACKENDS
 
-__all__ = ["profile"]
+__all__ = ["finish", "profile"]
 
 if TYPE_CHECKING:
     Model = nn.Module
@@ -200,7 +200,7 @@ def profile(
         raise GeoattnError(
             f"no self-attention over two or more tokens ran; skipped: {', '.join(run.skipped) or 'nothing'}."
         )
-    return _finish(run, conventions, level, {
+    return finish(run, conventions, level, {
         "model": name or type(model).__name__, "data": data or source.name, "tokens": tokens, "sink": sink,
         "edges": "precision" if edges is None else asked, "precision": widest_interval(run, asked),
         "lenses": list(chosen), "smoothness_samples": smoothness_samples if "smoothness" in chosen else 0, "seed": seed,
@@ -230,9 +230,10 @@ def _count_samples(source: OwnBatches, model: Any) -> int | None:
     return sum(read_batch(item, model, number).size for number, item in enumerate(source)) or None
 
 
-def _finish(
+def finish(
     run: Run, conventions: tuple[Convention, ...], level: float, settings: dict[str, Any], started: float
 ) -> Profile:
+    """The profile of what a run has seen."""
     layers = tuple(name if visit == 0 else f"{name} (visit {visit + 1})" for name, visit in run.layers)
     seen = [(lens, run.of_lens(k)) for k, lens in enumerate(run.lenses)]
     curvature = {lens.convention: states for lens, states in seen if isinstance(lens, CurvatureLens)}
