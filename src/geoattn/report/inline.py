@@ -30,7 +30,7 @@ from geoattn.report.token_view import UNIT, flow_scene, token_section, token_vie
 
 __all__ = ["View", "view"]
 
-_HEIGHTS = {"heads": 520, "matrix": 520, "graph": 760, "tokens": 900, "flow": 640}
+_HEIGHTS = {"heads": 560, "matrix": 640, "graph": 960, "tokens": 700}  # pixels, in a window of 1,280
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,7 +58,7 @@ class View:
     def _repr_html_(self) -> str:
         return (
             f'<iframe srcdoc="{escape(self.html)}" sandbox="allow-scripts" title="{escape(self.title)}"'
-            f' style="width:100%;height:{self.height}px;border:0" loading="lazy"></iframe>'
+            f' style="width:100%;height:{self.height}px;border:0;display:block" loading="lazy"></iframe>'
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -89,7 +89,7 @@ def view(result: Any, **choices: Any) -> View:
                     raise GeoattnError(f"the view of a {kind.__name__} does not know this choice: {error}.") from None
                 raise
             title = kind.__name__
-            total = 40 + sum(_HEIGHTS[section.key] for section in sections)
+            total = 20 + sum(_HEIGHTS[section.key] + 360 * len(section.figures[1:]) for section in sections)
             return View(document("view.html.j2", sections, title=title), int(height or total), title)
     raise GeoattnError(f"there is no view of {type(result).__name__}; there is one of {_names()}.")
 
