@@ -30,7 +30,7 @@ from geoattn.report.token_view import UNIT, flow_scene, token_section, token_vie
 
 __all__ = ["View", "view"]
 
-_HEIGHTS = {"heads": 560, "matrix": 640, "graph": 960, "tokens": 700}  # pixels, in a window of 1,280
+_HEIGHTS = {"heads": 560, "matrix": 640, "graph": 960, "tokens": 1080}  # pixels, in a window of 1,280
 
 
 @dataclass(frozen=True, eq=False, repr=False)
