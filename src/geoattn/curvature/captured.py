@@ -26,4 +26,3 @@ def read_call(call: Any, mask: Any) -> tuple[Any, Any]:
         )
     valid = call.valid.cpu().numpy()
     return call.attention().detach(), valid if mask is None else mask
-
