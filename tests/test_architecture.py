@@ -23,7 +23,7 @@ LEVELS = {
 }  # fmt: skip
 
 #: Methods of a result that open a higher room when they are called, for the user's convenience.
-CONVENIENCE = {("profiles.result", "report.page")}
+CONVENIENCE = {("profiles.result", "report.page"), ("_core.display", "report.inline")}
 
 
 def modules() -> dict[str, Path]:

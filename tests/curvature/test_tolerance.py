@@ -72,3 +72,16 @@ def test_the_same_bits_from_one_thread_and_from_three() -> None:
 def test_what_is_no_tolerance(tolerance: object) -> None:
     with pytest.raises(ga.GeoattnError, match="tolerance must be a finite number of at least 0"):
         ga.ollivier_ricci(np.full((3, 3), 1 / 3), tolerance=tolerance)  # type: ignore[arg-type]
+
+
+def test_the_command_line_takes_it(tmp_path) -> None:
+    import json
+
+    from typer.testing import CliRunner
+
+    from geoattn.cli.app import app
+
+    np.save(tmp_path / "map.npy", softmax_maps(1, 60, 2.0, False, seed=0)[0])
+    answer = CliRunner().invoke(app, ["curvature", str(tmp_path / "map.npy"), "--tolerance", "0.2", "--json"])
+    assert answer.exit_code == 0, answer.output
+    assert 1e-9 < json.loads(answer.output)["layers"][0]["max_gap"] <= 0.2

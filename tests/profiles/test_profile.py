@@ -284,13 +284,12 @@ class Nothing(nn.Module):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"model": "bert"}, r"torch\.nn\.Module; got str"),
+        ({"model": "bert"}, r"torch\.nn\.Module or a pipeline of transformers; got str"),
         ({"model": Nothing()}, "no attention ran"),
         ({"batches": []}, "batches were empty"),
-        ({"batches": torch.zeros(1, 1, 8, 8)}, "put it in a list"),
-        ({"batches": 3}, "iterable of batches"),
-        ({"batches": [["a text"]]}, "tokenise it first"),
-        ({"batches": [None]}, "batch 0 must be a tensor"),
+        ({"batches": 3}, "cannot use int as data"),
+        ({"batches": [["a text"]]}, "holds texts, but the model takes images"),
+        ({"batches": [None]}, "batch 0: cannot use NoneType as data"),
         ({"batches": [torch.zeros(0, 1, 8, 8)]}, "batch 0 holds no sample"),
         ({"batches": [torch.full((1, 1, 8, 8), float("nan"))]}, r"transformer\.layers\.0\.0, samples 0 to 0: .*finite"),
         ({"tokens": "some"}, "tokens must be"),

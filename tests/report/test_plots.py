@@ -65,6 +65,54 @@ def test_hostile_tokens_are_drawn_as_text(ax, hostile):
     assert max(map(len, labels)) <= 18
 
 
+def test_every_layer_and_every_convention(ax, digits):
+    from matplotlib import pyplot
+
+    plots.ridges(digits, ax=ax)
+    assert len(ax.get_yticks()) == 8
+    figure, other = pyplot.subplots()
+    plots.conventions(digits, ax=other)
+    for line, convention in zip(other.lines, digits.conventions, strict=True):
+        expected = [digits.value("distance_to_one", layer=k, convention=convention.name)[0] for k in range(8)]
+        assert np.array_equal(line.get_ydata(), expected)
+    pyplot.close(figure)
+
+
+def test_one_point_a_head(ax, hostile):
+    plots.relation(hostile, "heaviest_token", "negative_share", ax=ax)
+    points = ax.collections[0].get_offsets()
+    assert len(points) == 6
+    expected = hostile.value("heaviest_token", layer=2, head=1, lens="sink_mass")[0]
+    assert points[5, 0] == pytest.approx(expected)
+
+
+def test_energies_are_those_of_the_run(ax):
+    import torch
+
+    run = ga.simulate(torch.eye(4, dtype=torch.float64).expand(2, 4, 4), until=1.0, save=6)
+    plots.energy(run, ax=ax)
+    assert len(ax.lines) == 2
+    assert np.allclose(np.exp(ax.lines[1].get_ydata()), run.energy[:, 1])
+
+
+def test_a_phase_diagram_shows_its_shares(ax):
+    diagram = ga.dynamics.phase_diagram([0.5, 1.0], [8, 16], n=6, runs=2, until=2.0)
+    plots.phase(diagram, 8, ax=ax)
+    assert np.array_equal(
+        ax.collections[0].get_array().reshape(diagram.probability.shape[:0:-1]), diagram.probability[0].T
+    )
+    with pytest.raises(ga.GeoattnError, match="has the dimensions 8, 16; got 9"):
+        plots.phase(diagram, 9)
+
+
+def test_drops_have_their_intervals(ax):
+    data = ga.load_data("digits", split="test", limit=16)
+    found = ga.robustness(ga.load_model("lvit-digits"), data, [ga.perturbations.Flip(0.5)])
+    plots.accuracy_drops(found, ax=ax)
+    assert ax.get_xlabel() == "drop in accuracy"
+    assert ax.lines[0].get_xdata()[0] == found.drops[0].rho
+
+
 def test_bad_choices_are_one_clear_line(digits):
     with pytest.raises(ga.GeoattnError, match="layers 0 to 7; got 8"):
         plots.distributions(digits, layers=(8,))

@@ -45,6 +45,32 @@ def test_points_lie_on_the_sphere_and_both_paths_start_together(digits: Any, flo
     assert set(section.figures[2].variants) == {"0|markov", "0|hop"}
 
 
+def test_the_flow_runs_once_with_few_evaluations(digits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One run of four evaluations for each moment that is kept; the section runs nothing of its own."""
+    from geoattn.dynamics import simulation
+
+    count = 0
+    push = simulation.push
+
+    def counted(*given: Any, **more: Any) -> Any:
+        nonlocal count
+        count += 1
+        return push(*given, **more)
+
+    monkeypatch.setattr(simulation, "push", counted)
+    model, data = ga.load_model("lvit-digits"), ga.load_data("digits", split="test", limit=1)
+    flow = ga.profiles.model_flow(model, data)
+    moments = len(flow.run.t)
+    assert count <= 4 * 4 * moments
+    before = count
+    token_view(models(digits, flow))
+    assert count == before
+    exact = ga.simulate(
+        flow.model.tokens[0], beta=flow.settings["beta"], method="adaptive", until=7.0, save=8, tolerance=1e-10
+    )
+    np.testing.assert_allclose(flow.flow.tokens.numpy(), exact.tokens.numpy(), atol=2e-5)
+
+
 def test_no_flow_no_section(digits: Any) -> None:
     assert token_view(models(digits)) is None
     assert token_view(models(digits, None)) is None

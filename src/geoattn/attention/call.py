@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from geoattn._core.display import Viewable
 from geoattn._core.errors import GeoattnError
 from geoattn.attention.axes import Selector, pick
 from geoattn.attention.padding import real_tokens
@@ -34,7 +35,7 @@ class Probe:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Call:
+class Call(Viewable):
     """One attention call of a forward pass: b samples, h heads, n queries, m keys.
 
     ``name`` is the module it ran in. ``kind`` is "self", or "cross" when the keys come from another sequence, or
@@ -166,6 +167,11 @@ class Call:
     def nbytes(self) -> int:
         """Memory behind all that is kept of this call; layers may share some of it, such as masks."""
         return 0 if self.stored is None else storage_bytes(self.stored.tensors())
+
+    def facts(self) -> dict[str, Any]:
+        """What the call shows of itself."""
+        names = ("name", "kind", "route", "shape", "index", "visit")
+        return {name: getattr(self, name) for name in names}
 
     def __repr__(self) -> str:
         b, h, n, m = self.shape

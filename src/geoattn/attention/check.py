@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError, GeoattnWarning
 from geoattn.attention.call import PROBED_ROWS
 
@@ -26,8 +27,8 @@ class CaptureWarning(GeoattnWarning):
     """
 
 
-@dataclass(frozen=True)
-class CaptureCheck:
+@dataclass(frozen=True, repr=False)
+class CaptureCheck(Displayed):
     """Self-check of one call on the first head of the first sample, at most 64 of its rows.
 
     ``error`` is the largest difference between (map) x (values) and the output of the model, relative to the

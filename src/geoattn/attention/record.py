@@ -10,6 +10,7 @@ from typing import Any, overload
 
 import torch
 
+from geoattn._core.display import Viewable
 from geoattn._core.errors import GeoattnError
 from geoattn.attention.account import SoftmaxUse
 from geoattn.attention.call import Call
@@ -22,7 +23,7 @@ from geoattn.attention.stored import storage_bytes
 __all__ = ["Record"]
 
 
-class Record(Sequence):  # not Sequence[Call]: type checkers at run time would read it when it is still empty
+class Record(Viewable, Sequence):  # not Sequence[Call]: type checkers at run time would read it when it is still empty
     """Attention calls in forward order; what `capture` gives.
 
     Readable inside the block after a forward pass, and after the block. To read a record in which no
@@ -99,6 +100,12 @@ class Record(Sequence):  # not Sequence[Call]: type checkers at run time would r
 
     def __repr__(self) -> str:
         return f"Record({len(self._calls) + len(self._waiting)} calls, {self._state})"
+
+    def facts(self) -> dict[str, Any]:
+        """What the record shows of itself; reads nothing."""
+        calls = len(self._calls) + len(self._waiting)
+        names = list(dict.fromkeys([c.name for c in self._calls] + [raw.context.name for raw, _ in self._waiting]))
+        return {"state": self._state, "calls": calls, "modules": len(names), "first": names[0] if names else None}
 
     @property
     def names(self) -> list[str]:

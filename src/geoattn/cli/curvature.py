@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from geoattn._core.arguments import read_number
 from geoattn._core.errors import GeoattnError
 from geoattn.cli.conventions import build_convention, read_conventions
 from geoattn.cli.interrupt import prompt_interrupt
@@ -45,6 +46,9 @@ def curvature(
         ),
     ] = "markov",
     edges: Annotated[str, typer.Option(help="all, or how many edges to draw from each map.", metavar="all|N")] = "all",
+    tolerance: Annotated[
+        float, typer.Option(help="Certified bounds of kappa no further apart than this; 0: exact values.")
+    ] = 0.0,
     key: Annotated[list[str] | None, typer.Option(help="Array to read from FILE; may be repeated.")] = None,
     axes: Annotated[
         str | None,
@@ -86,6 +90,7 @@ def curvature(
     wanted = _read_edges(edges)
     if seed < 0:
         raise GeoattnError(f"--seed must not be negative; got {seed}.")
+    read_number("--tolerance", tolerance, least=0.0)
     if threads is not None and not 1 <= threads <= _MOST_THREADS:
         raise GeoattnError(f"--threads must be a number from 1 to {_MOST_THREADS}; got {threads}.")
 
@@ -135,7 +140,7 @@ def curvature(
                 check_layers(layers, rules, tokens)
                 with LateProgress(edge_total(layers, rules, wanted), "curvature") as bar:
                     solved = solve_layers(
-                        layers, rules, edges=wanted, mask=tokens, threads=threads, seed=seed,
+                        layers, rules, edges=wanted, mask=tokens, tolerance=tolerance, threads=threads, seed=seed,
                         keep_edges=out is not None, progress=bar.update,
                     )  # fmt: skip
             except GeoattnError as error:

@@ -42,15 +42,24 @@ def report(
     data: Annotated[
         str | None,
         typer.Option(
-            help="digits, mnist, fashion-mnist, cifar10, sst2, imdb, headlines, or a .txt file with one text per line."
-            " Default: what the embedded model was trained for.",
+            help="digits, mnist, fashion-mnist, cifar10, sst2, imdb, headlines; or your own: a .txt file with one text"
+            " per line, a .csv, .jsonl or .parquet file, a folder of images. Default: what the embedded model was"
+            " trained for.",
             show_default=False,
         ),
+    ] = None,
+    column: Annotated[
+        str | None,
+        typer.Option(help="Which column of a .csv, .jsonl or .parquet file holds the texts.", show_default=False),
     ] = None,
     split: Annotated[str, typer.Option(help="test or train.")] = "test",
     samples: Annotated[
         int | None,
-        typer.Option(help="How many rows, drawn by --seed. Default: 200, all of digits.", show_default=False),
+        typer.Option(
+            help="How many rows, drawn by --seed; of your own data the first ones. Default: 200, all of digits and of"
+            " your own texts.",
+            show_default=False,
+        ),
     ] = None,
     conventions: Annotated[
         str,
@@ -120,14 +129,14 @@ def report(
 
     # Heavy imports wait until the options are known to be good, and --help never pays for them.
     from geoattn.cli.profile_cache import cached_profile
-    from geoattn.cli.sources import Source, read_data, read_model
+    from geoattn.cli.sources import Source, fit_data, read_data, read_model
     from geoattn.profiles.model_flows import model_flow
     from geoattn.profiles.profiling import profile
     from geoattn.report.page import write_report
     from geoattn.training.run_folder import read_run
 
     runs = [read_run(folder) for folder in run or []]
-    rows = read_data(data, model, split, samples, seed)
+    given = read_data(data, model, split, samples, seed, column)
     settings: dict[str, Any] = {
         "tokens": tokens,
         "edges": wanted,
@@ -136,10 +145,10 @@ def report(
         "examples": _EXAMPLES,
     }
     if smoothness:
-        settings |= {"lenses": ["weights", "spectrum", "smoothness"], "smoothness_samples": smoothness}
+        settings |= {"lenses": ["weights", "sink_mass", "spectrum", "smoothness"], "smoothness_samples": smoothness}
     profiles, reused, flows = [], [], []
 
-    def measure(source: Source) -> Any:
+    def measure(source: Source, rows: Any) -> Any:
         bar = LateProgress(len(rows), printable(source.name)[:40], unit="samples")
         with prompt_interrupt(), bar, warnings.catch_warnings():
             warnings.simplefilter("ignore", DegenerateCurvatureWarning)  # the report says it, in words
@@ -150,11 +159,12 @@ def report(
             )  # fmt: skip
 
     for name in [model] if other is None else [model, other]:
-        source = read_model(name, text=rows.texts is not None)
+        source = read_model(name, text=given.texts is not None)
         try:
+            rows = fit_data(given, source)
             made, kept = cached_profile(
                 out, source.checksum, rows, {**settings, "name": source.name}, fresh=fresh,
-                make=lambda source=source: measure(source),
+                make=lambda source=source, rows=rows: measure(source, rows),
             )  # fmt: skip
         except GeoattnError as error:
             raise GeoattnError(f"{name}: {error}") from None
@@ -216,7 +226,10 @@ def _as_json(out: Path, profiles: list[Any], reused: list[bool], seconds: float)
             "model": s["model"], "data": s["data"], "samples": s["samples"], "graphs": s["maps"], "values": s["values"],
             "layers": len(made.layers), "max_gap": s["max_gap"], "profile_seconds": s["seconds"], "reused": kept,
             "conventions": {c.name: _numbers(made, c.name) for c in made.conventions},
-            "findings": findings(made, made.conventions[0].name),
+            "findings": [
+                {"finding": one.sentence, "holds": {name: seen.holds for name, seen in one.seen.items()}}
+                for one in findings(made, made.conventions[0].name)
+            ],
         })  # fmt: skip
     return {"report": str(out), "bytes": out.stat().st_size, "seconds": round(seconds, 3), "models": models}
 
@@ -247,6 +260,6 @@ def _print(out: Path, profiles: list[Any], reused: list[bool], convention: str, 
             say("profile reused from .geoattn beside the report; --fresh measures again")
         else:
             say(f"{s['values']:,} edges of {s['maps']:,} graphs solved exactly in {s['seconds']:,.1f} s")
-        for sentence in findings(made, convention):
-            say(f"  {sentence}")
+        for one in findings(made, convention):
+            say(f"  {one.sentence} {one.tested}")
     say(f"{out}: {out.stat().st_size / 1e6:.1f} MB, {seconds:.1f} s in all")

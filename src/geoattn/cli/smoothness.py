@@ -32,10 +32,15 @@ def smoothness(
     data: Annotated[
         str | None,
         typer.Option(
-            help="digits, mnist, fashion-mnist, cifar10, sst2, imdb, headlines, or a .txt file with one text per line."
-            " Default: what the embedded model was trained for.",
+            help="digits, mnist, fashion-mnist, cifar10, sst2, imdb, headlines; or your own: a .txt file with one text"
+            " per line, a .csv, .jsonl or .parquet file, a folder of images. Default: what the embedded model was"
+            " trained for.",
             show_default=False,
         ),
+    ] = None,
+    column: Annotated[
+        str | None,
+        typer.Option(help="Which column of a .csv, .jsonl or .parquet file holds the texts.", show_default=False),
     ] = None,
     split: Annotated[str, typer.Option(help="test or train.")] = "test",
     samples: Annotated[int, typer.Option(help="How many rows, drawn by --seed.")] = _SAMPLES,
@@ -70,13 +75,14 @@ def smoothness(
 
     # Heavy imports wait until the options are known to be good, and --help never pays for them.
     from geoattn.cli.folder import check_folder, write_folder
-    from geoattn.cli.sources import read_data, read_model
+    from geoattn.cli.sources import fit_data, read_data, read_model
     from geoattn.profiles.model_constants import model_smoothness
 
     if out is not None:
         check_folder(out)
-    rows = read_data(data, model, split, samples, seed)
-    source = read_model(model, text=rows.texts is not None)
+    given = read_data(data, model, split, samples, seed, column)
+    source = read_model(model, text=given.texts is not None)
+    rows = fit_data(given, source)
     started = time.perf_counter()
     with prompt_interrupt(), LateProgress(len(rows), printable(source.name)[:40], unit="samples") as bar:
         try:

@@ -11,18 +11,22 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from torch import nn
 
 from geoattn._core.errors import GeoattnError
 from geoattn._core.names import did_you_mean
 from geoattn.datasets.dataset import Dataset
+from geoattn.datasets.forms.form import Samples
 
-__all__ = ["Source", "read_data", "read_model"]
+__all__ = ["Source", "fit_data", "read_data", "read_model"]
 
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _DATA_OF = {"lvit-digits": "digits", "lvit-mnist": "mnist", "lvit-fashion-mnist": "fashion-mnist",
             "lvit-cifar10": "cifar10"}  # fmt: skip
+_WHAT = (
+    "digits, mnist, fashion-mnist, cifar10, sst2, imdb, headlines, a .txt, .csv, .jsonl or .parquet file, or a folder"
+    " of images"
+)
 _DEFAULT_SAMPLES = 200  # of all but the embedded data, which is small
 
 
@@ -53,7 +57,8 @@ def read_model(name: str, *, text: bool) -> Source:
     config = getattr(model, "config", None)
     if not text and hasattr(config, "vocab_size") and not hasattr(config, "image_size"):
         raise GeoattnError(
-            f"{name} takes text, but the data are images; give --data sst2, imdb, headlines or a .txt file."
+            f"{name} takes text, but the data are images; give --data sst2, imdb, headlines or a .txt, .csv, .jsonl or"
+            " .parquet file."
         )
     return Source(_title(name), model, tokenizer, _checksum(model, tokenizer, code))
 
@@ -108,21 +113,33 @@ def _byte() -> Any:
     return torch.uint8
 
 
-def read_data(name: str | None, model: str, split: str, samples: int | None, seed: int) -> Dataset:
-    """A data set by name, or a .txt file with one text per line; without a name what the model was made for."""
+def read_data(
+    name: str | None, model: str, split: str, samples: int | None, seed: int, column: str | None = None
+) -> Dataset | Samples:
+    """A data set by name, or own data in a file or a folder of images; without a name what the model was made for.
+
+    Of own data the first ``samples`` rows. `fit_data` makes a data set of them, for a given model.
+    """
+    from geoattn.datasets.catalogue import CATALOGUE
+    from geoattn.datasets.forms.files import READERS
     from geoattn.datasets.loader import load_data
 
     if name is None:
         if model not in _DATA_OF:
             if not os.path.exists(model) and (near := did_you_mean(model, _DATA_OF)):
                 raise GeoattnError(f"unknown model {model!r}.{near}")
-            raise GeoattnError(
-                f"--data is needed for {model}: digits, mnist, fashion-mnist, cifar10, sst2, imdb, headlines, or a .txt"
-                " file with one text per line."
-            )
+            raise GeoattnError(f"--data is needed for {model}: {_WHAT}.")
         name = _DATA_OF[model]
-    if name.endswith(".txt"):
-        return _lines(Path(name), samples)
+    if Path(name).suffix.lower() in READERS or (Path(name).is_dir() and name not in CATALOGUE):
+        from geoattn.datasets.forms.registry import read_samples
+
+        try:
+            found = read_samples(name, column)
+        except GeoattnError as error:
+            raise GeoattnError(f"--data: {error}") from None
+        return found.first(_DEFAULT_SAMPLES if samples is None and found.images is not None else samples)
+    if column is not None:
+        raise GeoattnError(f"--column is for .csv, .jsonl and .parquet files; --data {name} has none.")
     if samples is None and name != "digits":
         samples = _DEFAULT_SAMPLES
     if samples is not None and name == "digits" and samples >= {"train": 1437, "test": 360}.get(split, 0):
@@ -130,18 +147,11 @@ def read_data(name: str | None, model: str, split: str, samples: int | None, see
     return load_data(name, split=split, limit=samples, seed=seed)  # pyright: ignore[reportArgumentType]
 
 
-def _lines(path: Path, samples: int | None) -> Dataset:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise GeoattnError(f"--data: cannot read {path} ({error.strerror or error}).") from None
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise GeoattnError(f"--data: {path} is not UTF-8 text (byte {error.start}).") from None
-    lines = text.removesuffix("\n").split("\n")[:samples]  # an empty line is an empty text
-    labels = np.zeros(len(lines), dtype=np.int64)
-    return Dataset(
-        name=path.name, split="lines", source=str(path), classes=("",), labels=labels, rows=np.arange(len(lines)),
-        checksum=hashlib.sha256(content).hexdigest(), texts=tuple(line.removesuffix("\r") for line in lines),
-    )  # fmt: skip
+def fit_data(rows: Dataset | Samples, source: Source) -> Dataset:
+    """Own data as a data set for a model: images as its processor resizes them."""
+    if isinstance(rows, Dataset):
+        return rows
+    from geoattn.datasets.companions import Companions
+    from geoattn.datasets.own_data import as_dataset
+
+    return as_dataset(rows, Companions(source.model, source.tokenizer))[0]

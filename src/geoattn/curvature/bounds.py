@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int, UInt8
 
 from geoattn._core.arguments import Count, read_count
+from geoattn._core.display import Displayed
 from geoattn._version import __version__
 from geoattn.curvature.excess import Excess, MetricGraph, metric_graph
 from geoattn.curvature.layout import Edges, flat_places, lay_out, read_edges
@@ -26,8 +27,8 @@ _SOLVER_ROUNDING = 4e-12  # of kappa, twice what the exact solver may lose by ro
 _BLOCK_ENTRIES = 1 << 17  # edges times tokens in work at once; some ten arrays of that size exist
 
 
-@dataclass(frozen=True)
-class CurvatureBounds:
+@dataclass(frozen=True, repr=False)
+class CurvatureBounds(Displayed):
     """Bounds lower <= kappa <= upper of each edge, in the layout of `Curvature`; what `curvature_bounds` returns.
 
     Both are NaN where there is no value, and ``status`` says why. With a sample of edges the arrays are 1-D, and

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 from geoattn.curvature.flow import RicciFlow, ricci_flow
 from geoattn.curvature.sparse.flow import EdgeFlow
@@ -20,8 +21,8 @@ _LEAST_MODULARITY = 1e-4  # GraphRicciCurvature does not look at cuts below it
 _MOST_CUTOFFS = 10**6
 
 
-@dataclass(frozen=True)
-class Clustering:
+@dataclass(frozen=True, repr=False)
+class Clustering(Displayed):
     """The connected components that remain when all edges longer than ``cutoff`` are cut.
 
     ``labels`` (n,) numbers the components by their first node. It is -1 for a node outside the component that the flow
@@ -54,8 +55,8 @@ class Clustering:
         return {self.nodes[i]: int(self.labels[i]) for i in np.flatnonzero(self.labels >= 0)}
 
 
-@dataclass(frozen=True)
-class RicciCommunities:
+@dataclass(frozen=True, repr=False)
+class RicciCommunities(Displayed):
     """All clusterings that were found, and the best one; what `ricci_communities` returns.
 
     ``clusterings`` go from the largest cutoff, with few communities, to the smallest. ``cutoffs`` and ``modularity``

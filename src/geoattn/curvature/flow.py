@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 from geoattn._version import __version__
 from geoattn.curvature.transport import Status, all_edges, solve_pairs
@@ -28,8 +29,8 @@ __all__ = ["RicciFlow", "ricci_flow"]
 Surgery = tuple[Callable[[np.ndarray], np.ndarray], int]
 
 
-@dataclass(frozen=True)
-class RicciFlow:
+@dataclass(frozen=True, repr=False)
+class RicciFlow(Displayed):
     """A graph after Ricci flow; what `ricci_flow` returns.
 
     ``lengths`` and ``kappa`` are (n, n) over all nodes of the input. They are infinite and NaN where there is no edge,

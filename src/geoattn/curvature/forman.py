@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
+from geoattn._core.display import Displayed
 from geoattn._core.errors import DegenerateCurvatureWarning, GeoattnError
 from geoattn._version import __version__
 from geoattn.curvature.ollivier import chunks
@@ -24,8 +25,8 @@ Kind = Literal["plain", "augmented", "balanced"]
 _BLOCK_ENTRIES = 1 << 20  # edges times tokens in work at once
 
 
-@dataclass(frozen=True)
-class FormanCurvature:
+@dataclass(frozen=True, repr=False)
+class FormanCurvature(Displayed):
     """Forman curvature of each edge, (..., n, n), in both triangles; NaN where there is no value.
 
     Examples

@@ -14,6 +14,7 @@ from geoattn import _native
 from geoattn._core.arguments import Count, Number, read_count, read_number
 from geoattn._core.errors import DegenerateCurvatureWarning, GeoattnError
 from geoattn._version import __version__
+from geoattn.curvature.captured import is_recorded, read_call
 from geoattn.curvature.complete import all_hops_one, total_variation
 from geoattn.curvature.layout import Edges, lay_out, read_edges
 from geoattn.curvature.result import Curvature, why_degenerate
@@ -54,7 +55,8 @@ def ollivier_ricci(
         (..., n, n), NumPy or torch, any float dtype and device; solved on the CPU in float64. Rows sum to one. For a
         convention whose measure is not ``markov``: any non-negative weights. Or a sparse graph: networkx, a SciPy
         sparse matrix, a sparse tensor, ``(edge_index, edge_weight, num_nodes)`` or an object with these attributes. For
-        the measure ``markov`` weights of a sparse graph are divided by their row sums: its random walk.
+        the measure ``markov`` weights of a sparse graph are divided by their row sums: its random walk. Or a `Call` of
+        a record, with its own mask: ``ga.ollivier_ricci(record[0])``.
     convention
         ``markov``, ``hop``, ``grc-0.5``, ``grc-0.6``, or a `Convention`.
     edges
@@ -97,6 +99,8 @@ def ollivier_ricci(
     """
     convention = Convention.of(convention)
     tolerance = read_number("tolerance", tolerance, least=0.0)
+    if is_recorded(attention):
+        attention, mask = read_call(attention, mask)
     if is_sparse(attention):
         from geoattn.curvature.sparse.ollivier import sparse_ollivier_ricci
 

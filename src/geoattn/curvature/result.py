@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt8
 
+from geoattn._core.display import Viewable
 from geoattn._core.errors import GeoattnError
 from geoattn._core.files import write_atomically
 from geoattn._version import __version__
@@ -96,8 +97,8 @@ def error_of_kappa(kappa: np.ndarray, gap: np.ndarray, convention: Convention) -
     return np.where(np.isnan(gap) & np.isfinite(kappa), 0.0, error)
 
 
-@dataclass(frozen=True)
-class Curvature:
+@dataclass(frozen=True, repr=False)
+class Curvature(Viewable):
     """The curvature of the edges of one or many graphs; what `ollivier_ricci` returns.
 
     With all edges each array has the shape of the attention, (..., n, n), and is NaN where there is no value. An
@@ -128,6 +129,18 @@ class Curvature:
     index: Int[np.ndarray, "e k"] | None = None
     edges: int = 0  # in the graphs, of which a sample may hold only some
     settings: dict[str, Any] = field(default_factory=dict)
+
+    def facts(self) -> dict[str, Any]:
+        """What the result shows of itself."""
+        s = self.summary()
+        facts = {
+            "convention": s["convention"],
+            "shape": self.shape,
+            "values": f"{s['values']:,} of {s['edges']:,} edges",
+        }
+        if s["values"]:
+            facts |= {name: s[name] for name in ("mean", "min", "max", "negative_share", "distance_to_one")}
+        return facts | {"max_gap": f"{s['max_gap']:.1e}"}
 
     @property
     def max_gap(self) -> float:

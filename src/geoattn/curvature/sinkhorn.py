@@ -11,6 +11,7 @@ from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
 from geoattn._core.arguments import Count, read_count
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 from geoattn._version import __version__
 from geoattn.curvature.entropic import EntropicTransport
@@ -45,7 +46,7 @@ class ExactCheck:
 
 
 @dataclass(frozen=True, repr=False)
-class SinkhornCurvature:
+class SinkhornCurvature(Displayed):
     """Approximate curvature in the layout of `Curvature`: kappa <= exact value <= upper, up to rounding.
 
     ``kappa`` is that of a plan with the right marginals, ``upper`` that of a feasible dual. Both are NaN where there is

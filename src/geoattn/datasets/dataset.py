@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ __all__ = ["Dataset"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Dataset:
+class Dataset(Displayed):
     """Images or texts with their labels.
 
     Attributes
@@ -41,6 +42,8 @@ class Dataset:
         (b, channel, height, width); ``white`` is the value of full intensity. None for texts.
     texts
         One string per row. None for images.
+    fitted
+        Whether the images have the size that the image processor of a model gave them; nothing else resizes them.
 
     Examples
     --------
@@ -62,6 +65,7 @@ class Dataset:
     images: UInt8[np.ndarray, "b c h w"] | None = None
     texts: tuple[str, ...] | None = None
     white: int = 255
+    fitted: bool = False
 
     def __len__(self) -> int:
         return len(self.labels)

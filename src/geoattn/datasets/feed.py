@@ -26,8 +26,9 @@ def feed(
 
     Images: as they are, in [0, 1], for L-ViT; for a model with ``config.image_size``, resized to it, with the number of
     channels that it expects, and normalised by ``mean`` and ``std`` (by default the model's own, see
-    `geoattn.datasets.pixel_norm.pixel_norm`). Texts: by the tokenizer,
-    padded to the longest of the batch, cut at the tokenizer's limit or 512 tokens.
+    `geoattn.datasets.pixel_norm.pixel_norm`). Those of a ``fitted`` data set keep the size that the model's own image
+    processor gave them. Texts: by the tokenizer, padded to the longest of the batch, cut at the tokenizer's limit or
+    512 tokens.
     """
     if dataset.texts is not None:
         if tokenizer is None:
@@ -39,6 +40,9 @@ def feed(
     for first in range(0, len(dataset), _IMAGES):
         pixels = dataset.subset(range(first, min(len(dataset), first + _IMAGES))).pixels()
         size = getattr(config, "image_size", None)
+        if dataset.fitted:
+            yield {"pixel_values": (pixels - mean) / std}
+            continue
         if getattr(model, "takes_raw_pixels", False) or size is None:
             yield pixels
             continue

@@ -11,13 +11,14 @@ from jaxtyping import Float
 from scipy.integrate import solve_ivp
 
 from geoattn._core.arguments import read_choice
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 
 __all__ = ["GaussianFlow", "gaussian_flow"]
 
 
-@dataclass(frozen=True)
-class GaussianFlow:
+@dataclass(frozen=True, repr=False)
+class GaussianFlow(Displayed):
     """Mean and covariance over time; ``blow_up``: the covariance grew beyond 1e12 at the last time.
 
     Examples

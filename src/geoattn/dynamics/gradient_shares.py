@@ -12,6 +12,7 @@ from scipy.stats import t as student
 from torch import Tensor
 
 from geoattn._core.arguments import read_choice, read_count, read_number
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 from geoattn._version import __version__
 from geoattn.dynamics.gradient_fit import energy_residual
@@ -25,7 +26,7 @@ _DENSE = 1536  # n d up to which the whole derivative is formed
 
 
 @dataclass(frozen=True, repr=False)
-class GradientShare:
+class GradientShare(Displayed):
     """Numbers that say how far a head is from a gradient flow.
 
     ``share`` is |sym J|^2 / |J|^2, 1 for gradient flows, 1/2 for a J without symmetry, 0 for a rotation; ``low`` and
@@ -66,9 +67,9 @@ class GradientShare:
             f" alignment {self.alignment:.3g})"
         )
 
-    def _repr_html_(self) -> str:
-        rows = "".join(f"<tr><th>{k}</th><td>{v:.6g}</td></tr>" for k, v in self.to_dict().items())
-        return f"<table>{rows}</table>"
+    def facts(self) -> dict[str, Any]:
+        """What the result shows of itself."""
+        return {**self.to_dict(), "method": self.method}
 
 
 def gradient_share(

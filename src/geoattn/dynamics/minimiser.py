@@ -13,14 +13,15 @@ from scipy.optimize import minimize, nnls
 from torch import Tensor
 
 from geoattn._core.arguments import read_count, read_number
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 from geoattn.dynamics.inputs import read_symmetric
 
 __all__ = ["CircleDensity", "Minimiser", "circle_density", "minimise_positive"]
 
 
-@dataclass(frozen=True)
-class Minimiser:
+@dataclass(frozen=True, repr=False)
+class Minimiser(Displayed):
     """Atoms in the eigenbasis of D with all their reflections; ``lower`` bounds the least energy from below.
 
     Examples
@@ -146,8 +147,8 @@ def _minima(
     return np.array(found), lowest
 
 
-@dataclass(frozen=True)
-class CircleDensity:
+@dataclass(frozen=True, repr=False)
+class CircleDensity(Displayed):
     """Weights at equally spaced angles; ``energy - gap`` <= the least energy on this grid.
 
     Examples

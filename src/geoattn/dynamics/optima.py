@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geoattn._core.arguments import read_choice, read_number
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 from geoattn.dynamics.closed_forms import uniform_energy
 from geoattn.dynamics.energy import interaction_energy
@@ -22,8 +23,8 @@ __all__ = ["Optimum", "energy_optimum"]
 _FLAT = 1e-12  # eigenvalues closer than this, relative to the largest, are the same
 
 
-@dataclass(frozen=True)
-class Optimum:
+@dataclass(frozen=True, repr=False)
+class Optimum(Displayed):
     """A measure that is optimal, and why.
 
     ``atoms`` (m, d) and ``weights`` (m,) are the measure, or None for the uniform measure on the whole sphere.

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from geoattn._core.arguments import read_count, read_number
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 from geoattn._core.progress import Progress, in_parts
 from geoattn.dynamics.closed_forms import clustering_time
@@ -25,8 +26,8 @@ __all__ = ["PhaseDiagram", "phase_diagram"]
 _CHUNK = 50  # steps between looks at which runs are done
 
 
-@dataclass(frozen=True)
-class PhaseDiagram:
+@dataclass(frozen=True, repr=False)
+class PhaseDiagram(Displayed):
     """Share of pairs of tokens with a cosine of at least 1 - delta, by dimension, beta and time.
 
     ``probability`` is (dimension, beta, time); ``curve`` the time of `clustering_time` for each beta, the limit of high

@@ -13,6 +13,7 @@ from scipy.optimize import brentq
 from torch import Tensor
 
 from geoattn._core.arguments import read_choice, read_number
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 from geoattn.dynamics.drift import tangent
 from geoattn.dynamics.inputs import read_symmetric, read_tokens
@@ -72,8 +73,8 @@ def eigenvector_measure(D: Any, plus: Any, minus: Any) -> tuple[Float[Tensor, "m
     return atoms[masses > 0], masses[masses > 0]
 
 
-@dataclass(frozen=True)
-class Stability:
+@dataclass(frozen=True, repr=False)
+class Stability(Displayed):
     """Rates of small perturbations of a configuration: the eigenvalues of the linearised flow, largest real part first.
 
     ``residual`` is the largest velocity: the rates mean something only where it is 0. ``unstable`` counts rates above

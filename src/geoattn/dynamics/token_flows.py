@@ -16,13 +16,16 @@ from scipy.stats import wasserstein_distance
 from torch import Tensor
 
 from geoattn._core.arguments import read_count, read_number
+from geoattn._core.display import Displayed, Viewable
 from geoattn._core.errors import DegenerateCurvatureWarning, GeoattnError
+from geoattn._core.few_threads import few_threads
 from geoattn._version import __version__
 from geoattn.curvature.ollivier import ollivier_ricci
 from geoattn.dynamics.clusters import cluster_count
 from geoattn.dynamics.inputs import read_tokens
 from geoattn.dynamics.observables import cosine_histogram
 from geoattn.dynamics.simulation import simulate
+from geoattn.dynamics.trajectory import Trajectory
 from geoattn.graph.convention import Convention
 
 if TYPE_CHECKING:
@@ -35,11 +38,12 @@ __all__ = ["TokenFlow", "TokenPath", "layer_tokens", "token_flow"]
 _LARGEST_BETA = 1e4
 _LOOKS = 8  # moments of the flow for each layer, among which the nearest is looked for
 _ALL_EDGES, _SOME_EDGES = 65, 128
+_STEP = 0.25  # over the root of beta: the error of a step of order 4 is then below 1e-5
 _LONGER = 4  # the flow is followed so many times as long as the model is deep
 
 
-@dataclass(frozen=True)
-class TokenPath:
+@dataclass(frozen=True, repr=False)
+class TokenPath(Displayed):
     """Tokens (k, n, d) at k moments, and at each: the histogram of cosines, their mean, clusters, mean curvature."""
 
     tokens: Float[Tensor, "k n d"]
@@ -49,13 +53,14 @@ class TokenPath:
     curvature: dict[str, Float[np.ndarray, " k"]]
 
 
-@dataclass(frozen=True)
-class TokenFlow:
+@dataclass(frozen=True, repr=False)
+class TokenFlow(Viewable):
     """The model and the flow at the same moments: layer k is at the time k times ``step``.
 
     ``distance`` is the W1 distance between the cosines of layer k and those of the flow at that time, ``stay`` that of
     layer k and the start: a flow that says something about the model has the smaller one. ``nearest_time`` is the time
     at which the flow is nearest to layer k, ``nearest`` how near. ``settings`` hold beta and how it was chosen.
+    ``run`` is the whole flow, with eight moments between two layers.
 
     Examples
     --------
@@ -76,7 +81,15 @@ class TokenFlow:
     stay: Float[np.ndarray, " k"]
     nearest_time: Float[np.ndarray, " k"]
     nearest: Float[np.ndarray, " k"]
+    run: Trajectory
     settings: dict[str, Any] = field(default_factory=dict)
+
+    def facts(self) -> dict[str, Any]:
+        """What the result shows of itself."""
+        facts = {name: self.settings[name] for name in ("n", "d", "layers", "beta", "causal") if name in self.settings}
+        for kind, path in (("model", self.model), ("flow", self.flow)):
+            facts[f"mean cosine, {kind}"] = f"{path.mean_cosine[0]:.4g} to {path.mean_cosine[-1]:.4g}"
+        return facts | {"distance at the end": float(self.distance[-1]), "of staying": float(self.stay[-1])}
 
     def to_pandas(self) -> pd.DataFrame:
         """One row per layer."""
@@ -152,35 +165,38 @@ def token_flow(
     k, n, _ = tokens.shape
     if n < 3:
         raise GeoattnError(f"sample {sample} has {n} tokens; a flow of fewer than 3 has nothing to show.")
-    keep = calls[0].valid[sample]
-    maps = [call.attention(sample=sample)[0][:, keep][:, :, keep].detach().double().cpu() for call in calls]
-    causal = all(bool((m.triu(1) == 0).all()) for m in maps)
-    entropy = float(_entropy(maps[0]).mean())
-    how = "given" if beta is not None else "mean row entropy of the first layer"
-    beta = _matching_beta(tokens[0], causal, entropy) if beta is None else read_number("beta", beta)
-    if isinstance(edges, str) and edges == "auto":
-        edges = "all" if n <= _ALL_EDGES else _SOME_EDGES
-    t = step * np.arange(k)
-    long = simulate(
-        tokens[0], beta=beta, causal=causal, until=max(step, _LONGER * t[-1]), observe=(),
-        save=_LONGER * max(1, k - 1) * _LOOKS + 1,
-    )  # fmt: skip
-    at = np.arange(k) * _LOOKS
-    flow = long.tokens[at]
-    flow_maps = [_attention(x, beta, causal)[None] for x in flow]
-    cosines = [_cosines(x) for x in tokens]
-    all_flow = [_cosines(x) for x in long.tokens]
-    apart = np.array([[wasserstein_distance(c, f) for f in all_flow] for c in cosines])
-    settings = {
-        "n": n, "d": tokens.shape[-1], "layers": k, "sample": int(sample), "beta": beta, "beta_from": how,
-        "entropy": entropy, "causal": causal, "step": step, "delta": float(delta), "edges": edges,
-        "geoattn": __version__,
-    }  # fmt: skip
-    return TokenFlow(
-        tuple(call.name for call in calls), t, _path(tokens, maps, conventions, edges, delta, bins),
-        _path(flow, flow_maps, conventions, edges, delta, bins), distance=apart[np.arange(k), at], stay=apart[:, 0],
-        nearest_time=long.t.numpy()[apart.argmin(1)], nearest=apart.min(1), settings=settings,
-    )  # fmt: skip
+    with few_threads(n * n * tokens.shape[-1]):
+        keep = calls[0].valid[sample]
+        maps = [call.attention(sample=sample)[0][:, keep][:, :, keep].detach().double().cpu() for call in calls]
+        causal = all(bool((m.triu(1) == 0).all()) for m in maps)
+        entropy = float(_entropy(maps[0]).mean())
+        how = "given" if beta is not None else "mean row entropy of the first layer"
+        beta = _matching_beta(tokens[0], causal, entropy) if beta is None else read_number("beta", beta)
+        if isinstance(edges, str) and edges == "auto":
+            edges = "all" if n <= _ALL_EDGES else _SOME_EDGES
+        t = step * np.arange(k)
+        looks = _LONGER * max(1, k - 1) * _LOOKS
+        until = max(step, _LONGER * t[-1])
+        long = simulate(
+            tokens[0], beta=beta, causal=causal, until=until, observe=(), save=looks + 1,
+            step=min(until / looks, _STEP / math.sqrt(max(1.0, beta))),
+        )  # fmt: skip
+        at = np.arange(k) * _LOOKS
+        flow = long.tokens[at]
+        flow_maps = [_attention(x, beta, causal)[None] for x in flow]
+        cosines = [_cosines(x) for x in tokens]
+        all_flow = [_cosines(x) for x in long.tokens]
+        apart = np.array([[wasserstein_distance(c, f) for f in all_flow] for c in cosines])
+        settings = {
+            "n": n, "d": tokens.shape[-1], "layers": k, "sample": int(sample), "beta": beta, "beta_from": how,
+            "entropy": entropy, "causal": causal, "step": step, "delta": float(delta), "edges": edges,
+            "geoattn": __version__,
+        }  # fmt: skip
+        return TokenFlow(
+            tuple(call.name for call in calls), t, _path(tokens, maps, conventions, edges, delta, bins),
+            _path(flow, flow_maps, conventions, edges, delta, bins), distance=apart[np.arange(k), at], stay=apart[:, 0],
+            nearest_time=long.t.numpy()[apart.argmin(1)], nearest=apart.min(1), run=long, settings=settings,
+        )  # fmt: skip
 
 
 def layer_tokens(record: Any, sample: Any = 0) -> Float[Tensor, "k n d"]:

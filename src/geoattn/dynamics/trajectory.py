@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from geoattn._core.arguments import read_count
+from geoattn._core.display import Viewable
 from geoattn._core.errors import GeoattnError
 from geoattn._core.files import write_atomically
 from geoattn._version import __version__
@@ -30,7 +31,7 @@ Status = Literal["end", "stationary", "time limit"]
 
 
 @dataclass(frozen=True, repr=False)
-class Trajectory:
+class Trajectory(Viewable):
     """Tokens over time. The first axis of each array is time; the axes of the batch follow.
 
     ``t`` is time, for the method ``layer`` the step times the number of layers. ``log_energy`` is that of

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 from geoattn._version import __version__
 from geoattn.datasets.dataset import Dataset
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["Perturbed", "PerturbedImages", "perturb", "perturb_dataset"]
 
 
-@dataclass(frozen=True, eq=False)
-class Perturbed:
+@dataclass(frozen=True, eq=False, repr=False)
+class Perturbed(Displayed):
     """Inputs after a perturbation; what `perturb` returns.
 
     ``hit`` (b,) marks the samples that were chosen, and ``changed`` (b,) those that differ; a symmetric image that is

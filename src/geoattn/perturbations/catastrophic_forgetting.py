@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from torch import nn
 
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 from geoattn.datasets.dataset import Dataset
 from geoattn.perturbations.classifier_accuracy import accuracy
@@ -48,8 +49,8 @@ def forgetting_area(accuracies: Any, steps: Any = None) -> float:
     return float(np.trapezoid(values[0] - values, times) / (times[-1] - times[0]))
 
 
-@dataclass(frozen=True, eq=False)
-class Forgetting:
+@dataclass(frozen=True, eq=False, repr=False)
+class Forgetting(Displayed):
     """Accuracy on two tasks along a training on the second; what `forgetting` returns.
 
     ``first``, ``second`` (k,) are accuracies after ``steps`` (k,) steps, the first of them 0. ``chance`` is the

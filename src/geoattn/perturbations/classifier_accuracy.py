@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["AccuracyDrop", "accuracy", "accuracy_drop", "class_logits", "evaluating", "predictions", "to_device"]
 
 
-@dataclass(frozen=True)
-class AccuracyDrop:
+@dataclass(frozen=True, repr=False)
+class AccuracyDrop(Displayed):
     r"""The drop in accuracy of one model between two versions of the same inputs.
 
     The drop is :math:`\rho = a_{clean} - a_{perturbed}` (equation 8 of the Ricci paper), positive when the perturbation

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from torch import nn
 
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 from geoattn._version import __version__
+from geoattn.datasets.companions import companions_of
 from geoattn.datasets.dataset import Dataset
+from geoattn.datasets.own_data import feed_options, perturbable
 from geoattn.perturbations.apply import Perturbed, perturb_dataset
 from geoattn.perturbations.classifier_accuracy import AccuracyDrop, accuracy_drop, predictions
 
@@ -24,8 +26,8 @@ __all__ = ["PerturbedExample", "Robustness", "robustness"]
 _COLUMNS = ("rho", "low", "high", "clean", "perturbed", "n", "broken", "repaired", "p_value", "level", "method")
 
 
-@dataclass(frozen=True, eq=False)
-class PerturbedExample:
+@dataclass(frozen=True, eq=False, repr=False)
+class PerturbedExample(Displayed):
     """One sample before and after: images (c, h, w) in [0, 1], or texts; predictions as names of classes."""
 
     perturbation: str
@@ -38,8 +40,8 @@ class PerturbedExample:
     parameters: dict[str, dict[str, Any]]
 
 
-@dataclass(frozen=True, eq=False)
-class Robustness:
+@dataclass(frozen=True, eq=False, repr=False)
+class Robustness(Displayed):
     """Accuracy drops of one model, in the order of the perturbations, and what they were made from.
 
     ``predicted`` (k, b) and ``predicted_clean`` (b,) are classes. ``hits`` (k,) is the share of samples that each of
@@ -67,6 +69,13 @@ class Robustness:
     examples: tuple[PerturbedExample, ...]
     settings: dict[str, Any] = field(default_factory=dict)
 
+    def facts(self) -> dict[str, Any]:
+        """What the result shows of itself."""
+        s = self.settings
+        facts: dict[str, Any] = {name: s[name] for name in ("model", "data", "samples", "labels") if name in s}
+        drops = zip(self.names, self.drops, strict=True)
+        return facts | {name: f"drop {d.rho:.3f} [{d.low:.3f}, {d.high:.3f}]" for name, d in drops}
+
     def __getitem__(self, name: str) -> AccuracyDrop:
         if name not in self.names:
             raise GeoattnError(f"no perturbation {name!r}; there are {', '.join(self.names)}.")
@@ -83,11 +92,14 @@ class Robustness:
 
 
 def robustness(
-    model: nn.Module,
-    dataset: Dataset,
+    model: Any,
+    dataset: Any,
     perturbations: Sequence[Any],
     tokenizer: Any = None,
     *,
+    processor: Any = None,
+    column: str | None = None,
+    labels: Any = None,
     seed: int = 0,
     level: float = 0.95,
     resamples: int = 10_000,
@@ -100,6 +112,12 @@ def robustness(
 
     Parameters
     ----------
+    model, dataset, tokenizer, processor, column
+        As in `geoattn.profile`. Tensors are refused: perturbations change texts or images before the model sees them.
+    labels
+        The right classes: a sequence of numbers or names, or the name of a column. Default: those of the data set, the
+        column ``label``, or the subfolders. Without any the model's own classes of the clean inputs take their place:
+        the clean accuracy is then 1, and rho the share of the predictions that change. ``settings["labels"]`` says so.
     perturbations
         `Perturbation` or `Combined`, with different names; `image_perturbations` and `text_perturbations` give those
         of the Ricci paper.
@@ -120,14 +138,19 @@ def robustness(
     >>> result["flip 0.4"].rho > 0.1
     True
     """
+    companions = companions_of(model, tokenizer, processor)
+    model = companions.model
+    dataset, labelled = perturbable(dataset, companions, column, labels)
     _check(dataset, perturbations)
-    options = {"mean": mean, "std": std}
-    before = predictions(model, dataset, tokenizer, **options)
+    options = {**feed_options(dataset, companions), **_given(mean=mean, std=std)}
+    before = predictions(model, dataset, **options)
+    if not labelled:
+        dataset = replace(dataset, labels=before)
     right = before == dataset.labels
     drops, kept, after, hits, changed = [], [], [], [], []
     for k, perturbation in enumerate(perturbations):
         moved, record = perturb_dataset(dataset, perturbation, seed)
-        found = predictions(model, moved, tokenizer, **options)
+        found = predictions(model, moved, **options)
         drops.append(accuracy_drop(right, found == dataset.labels, level=level, resamples=resamples, seed=seed))
         kept += _keep(dataset, record, before, found, examples)
         after.append(found)
@@ -141,9 +164,14 @@ def robustness(
         settings={
             "data": dataset.name, "split": dataset.split, "checksum": dataset.checksum, "samples": len(dataset),
             "model": type(model).__name__, "seed": seed, "level": level, "resamples": resamples,
+            "labels": "given" if labelled else "clean predictions",
             "perturbations": [p.settings for p in perturbations], "geoattn": __version__,
         },
     )  # fmt: skip
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _check(dataset: Dataset, perturbations: Sequence[Any]) -> None:

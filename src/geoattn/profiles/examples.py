@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import UInt8
 from torch import Tensor
 
+from geoattn._core.display import Displayed
 from geoattn._core.errors import DegenerateCurvatureWarning
 from geoattn.curvature.ollivier import ollivier_ricci
 from geoattn.graph.convention import Convention
@@ -26,8 +27,8 @@ _MOST_NEGATIVE = 20
 _LONGEST_SIDE = 96  # pixels of a kept picture
 
 
-@dataclass(frozen=True, eq=False)
-class Example:
+@dataclass(frozen=True, eq=False, repr=False)
+class Example(Displayed):
     """One sample. ``edges[layer]`` (e, 3) holds head, i, j; ``weights`` S_ij and ``kappa`` belong to them.
 
     ``tokens`` are labels, one per token. ``image`` (height, width, channel) belongs to ``grid`` (rows, columns, number

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from geoattn._core.arguments import Count, read_count
 from geoattn._core.errors import DegenerateCurvatureWarning, GeoattnError
 from geoattn.attention.selection import Layers
 from geoattn.curvature.ollivier import ollivier_ricci
-from geoattn.datasets.dataset import Dataset
-from geoattn.datasets.feed import feed
+from geoattn.datasets.companions import companions_of
+from geoattn.datasets.own_data import OwnBatches
 from geoattn.graph.convention import Convention
 from geoattn.profiles.batches import evaluation, read_batch
 from geoattn.profiles.examples import Examples
+from geoattn.profiles.lenses.sink_mass import SinkMassLens
 from geoattn.profiles.lenses.spectrum import SpectrumLens
 from geoattn.profiles.lenses.weights import WeightsLens
 from geoattn.profiles.means import MeanLens, Means, Moments
@@ -85,7 +85,9 @@ class _LaplacianOfSample(MeanLens):
         weights = piece.attention.double().cpu()
         valid = torch.from_numpy(piece.valid)
         n = valid.shape[-1]
-        seen = torch.where((weights > 0).triu(1).any(), torch.tensor(float(n)), torch.arange(n, 0, -1).double())
+        later = (weights > 0).triu(1).flatten(-2).any(-1, keepdim=True)  # some token is seen by one before it
+        rows = valid.flip(-1).cumsum(-1).flip(-1)  # from each token on, without padding
+        seen = torch.where(later, valid.sum(-1, keepdim=True), rows).clamp_min(1).double()
         degree = (weights * valid[..., None]).sum(-2) / seen
         diagonal = torch.where(valid, degree - weights.diagonal(dim1=-2, dim2=-1), -torch.inf)
         top = diagonal.sort(-1, descending=True).values[..., : self.count]
@@ -95,19 +97,10 @@ class _LaplacianOfSample(MeanLens):
         return Moments(alive, {f"eigenvalue{k}": top[..., k].numpy() for k in range(self.count)})
 
 
-class _SinkOfSample(MeanLens):
-    """Mean weight on the first token and on the heaviest one."""
+class _SinkOfSample(SinkMassLens):
+    """The same, by the name that the columns have."""
 
     name = "sinks"
-
-    def measure(self, piece: Piece) -> Moments:
-        valid = torch.from_numpy(piece.valid)
-        rows = valid.sum(-1).double()
-        columns = (piece.attention.double().cpu() * valid[..., None]).sum(-2) / rows.clamp_min(1)[..., None]
-        columns = torch.where(valid, columns, 0.0)
-        first = torch.take_along_dim(columns, valid.int().argmax(-1, keepdim=True), -1)[..., 0]
-        masses = {"first_token": first.numpy(), "heaviest_token": columns.amax(-1).numpy()}
-        return Moments((rows > 0).double().numpy(), masses)
 
 
 def features(
@@ -115,6 +108,8 @@ def features(
     batches: Any,
     *,
     tokenizer: Any = None,
+    processor: Any = None,
+    column: str | None = None,
     convention: str | Convention = "markov",
     layers: Layers = None,
     edges: Count = 64,
@@ -128,7 +123,7 @@ def features(
 
     Parameters
     ----------
-    model, batches, tokenizer, layers
+    model, batches, tokenizer, processor, column, layers
         As in `profile`.
     convention
         Of the curvature.
@@ -161,8 +156,8 @@ def features(
     """
     import pandas as pd
 
-    if not isinstance(model, nn.Module):
-        raise GeoattnError(f"model must be a torch.nn.Module; got {type(model).__name__}. Load it with ga.load_model.")
+    companions = companions_of(model, tokenizer, processor)
+    model = companions.model
     if sink not in SINKS:
         raise GeoattnError(f"sink must be one of {', '.join(map(repr, SINKS))}; got {sink!r}.")
     seed = read_count("seed", seed, least=0)
@@ -177,7 +172,7 @@ def features(
     for lens in lenses:
         lens.fold = False
     viewer = Viewer(model, layers, Special(False), lenses, Examples(0, Convention.of(convention), None, threads), sink)
-    source = feed(batches, model, tokenizer) if isinstance(batches, Dataset) else batches
+    source = OwnBatches(batches, companions, column)
     known: dict[LayerKey, int] = {}
     rows: list[dict[str, float]] = []
     with evaluation(model):

@@ -67,6 +67,7 @@ def solve_layers(
     *,
     edges: Any,
     mask: Any,
+    tolerance: float,
     threads: int | None,
     seed: int,
     keep_edges: bool,
@@ -79,7 +80,7 @@ def solve_layers(
         with _named(layer), warnings.catch_warnings():
             warnings.simplefilter("ignore", DegenerateCurvatureWarning)  # the table has a line for it
             result = ollivier_ricci(
-                _maps(layer), convention, edges=edges, mask=_fit(mask), threads=threads, seed=seed,
+                _maps(layer), convention, edges=edges, mask=_fit(mask), tolerance=tolerance, threads=threads, seed=seed,
                 progress=lambda done, _, base=before: progress(base + done),
             )  # fmt: skip
         before += edge_total([layer], convention, edges)

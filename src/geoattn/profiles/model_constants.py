@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from geoattn._core.arguments import read_count
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 from geoattn.attention.linear_layers import LinearLayers
 from geoattn.attention.selection import Layers
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["ModelSmoothness", "SmoothnessPass", "first_samples", "model_smoothness"]
 
 
-@dataclass(frozen=True, eq=False)
-class ModelSmoothness:
+@dataclass(frozen=True, eq=False, repr=False)
+class ModelSmoothness(Displayed):
     """Local constants of a model by sample, layer and head; what `model_smoothness` returns.
 
     ``table`` has a row per sample, layer and head, and one per sample and layer for the layer as a whole, with no

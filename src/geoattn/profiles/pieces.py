@@ -13,7 +13,7 @@ from torch import Tensor
 from geoattn._core.errors import GeoattnError
 from geoattn.attention.call import Call
 
-__all__ = ["SINKS", "Piece", "pieces"]
+__all__ = ["SINKS", "Piece", "pieces", "with_sink"]
 
 #: What can be done with rows that sum to less than one: see `profile`.
 SINKS = ("refuse", "node", "renormalise")
@@ -82,7 +82,7 @@ def pieces(
             keep = valid[samples][:, None].expand(-1, some.stop - some.start, -1)
             if content is not None:
                 attention, keep = _given_content(attention, keep.to(attention.device))
-            attention, keep = _with_sink(attention, keep.to(attention.device), sink)
+            attention, keep = with_sink(attention, keep.to(attention.device), sink)
             yield Piece(attention, keep.cpu().numpy(), samples, some, numbers[samples], layer, first + start, h, call)
 
 
@@ -95,7 +95,7 @@ def _given_content(attention: Tensor, keep: Bool[Tensor, "b h n"]) -> tuple[Tens
     return weights / sums.clamp_min(torch.finfo(torch.float64).tiny), keep
 
 
-def _with_sink(
+def with_sink(
     attention: Tensor, keep: Bool[Tensor, "b h n"], sink: str
 ) -> tuple[Float[Tensor, "b h m m"], Bool[Tensor, "b h m"]]:
     """Rows that sum to one, with the mass of the sink on a last token of its own or divided out."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -18,8 +18,8 @@ from geoattn._core.errors import GeoattnError
 from geoattn._version import __version__
 from geoattn.attention.selection import Layers
 from geoattn.curvature.layout import read_edges
-from geoattn.datasets.dataset import Dataset
-from geoattn.datasets.feed import feed
+from geoattn.datasets.companions import companions_of
+from geoattn.datasets.own_data import OwnBatches
 from geoattn.graph.convention import Convention
 from geoattn.graph.shortest_paths import default_threads
 from geoattn.profiles.batches import evaluation, read_batch
@@ -35,22 +35,21 @@ from geoattn.profiles.special import read_special
 from geoattn.profiles.table import make_table
 from geoattn.runs.drive import BACKENDS
 
-__all__ = ["profile"]
+__all__ = ["finish", "profile"]
 
 if TYPE_CHECKING:
     Model = nn.Module
-    Batches = Iterable[Any] | Dataset
     Tokens = Literal["all", "content"]
     Backend = Literal["local", "ray"]
     Sink = Literal["refuse", "node", "renormalise"]
     Number = float
 else:  # checked below, with words that help
-    Model = Batches = Tokens = Backend = Sink = Number = Any
+    Model = Tokens = Backend = Sink = Number = Any
 
 
 def profile(
     model: Model,
-    batches: Batches,
+    batches: Any,
     *,
     tokens: Tokens = "all",
     convention: str | Convention | Sequence[str | Convention] = "markov",
@@ -59,8 +58,10 @@ def profile(
     minutes: Number | None = None,
     sink: Sink = "refuse",
     layers: Layers = None,
-    lenses: str | Lens | Sequence[str | Lens] = ("weights", "spectrum"),
+    lenses: str | Lens | Sequence[str | Lens] = ("weights", "sink_mass", "spectrum"),
     tokenizer: Any = None,
+    processor: Any = None,
+    column: str | None = None,
     special: Any = None,
     smoothness_samples: Count = 16,
     examples: Count = 1,
@@ -80,10 +81,15 @@ def profile(
     Parameters
     ----------
     model
-        Any PyTorch model with attention. Run in evaluation mode, without gradients; its mode is put back.
+        Any PyTorch model with attention, or a pipeline of transformers. Run in evaluation mode, without gradients; its
+        mode is put back.
     batches
-        An iterable of tensors, of mappings of keyword arguments, or of tuples that begin with one of them, as data
-        loaders give; or a `Dataset`, with ``tokenizer`` for texts. Read once; memory does not grow with their number.
+        Your data: a list of strings, a BatchEncoding, a DataFrame or ``datasets.Dataset`` with its ``column``, a .txt,
+        .csv, .jsonl or .parquet file, a folder or a list of images, a `Dataset`; or an iterable of any of these or of
+        tensors, as data loaders give. Batches are read once; memory does not grow with their number.
+    tokenizer, processor
+        For texts and images. Default: those of the pipeline, or those in the folder that the model was loaded from.
+        Without a processor images are resized to the model's ``config.image_size`` and normalised as for its kind.
     tokens
         ``"all"``, or ``"content"``: CLS, SEP, BOS, registers and other special tokens leave the graph, and rows are
         divided by the weight that remains. They are found by ``tokenizer``, by the model's configuration, from the
@@ -106,7 +112,8 @@ def profile(
         Which modules, by pattern, as in `capture`. Cross-attention and steps of a generation are not graphs on one set
         of tokens; they are counted in ``settings["skipped"]``.
     lenses
-        ``curvature`` is always there; ``weights``: row entropy, weight on the token itself, variance; ``spectrum``:
+        ``curvature`` is always there; ``weights``: row entropy, weight on the token itself, variance;
+        ``sink_mass``: mean weight on the first and on the heaviest token; ``spectrum``:
         second and smallest eigenvalue, Dobrushin coefficient, irreversibility. On request ``smoothness``: local
         Lipschitz constants of heads (``local_constant``, ``bound``, ``ratio``, ``r2_gamma``; see `model_smoothness`)
         and, as lens ``smoothness-layer``, of whole layers. An object of the contract `geoattn.profiles.Lens` is a lens
@@ -146,16 +153,18 @@ def profile(
     True
     """
     started = time.perf_counter()
-    if not isinstance(model, nn.Module):
-        raise GeoattnError(f"model must be a torch.nn.Module; got {type(model).__name__}. Load it with ga.load_model.")
+    companions = companions_of(model, tokenizer, processor)
+    model = companions.model
     if not 0 < level < 1:
         raise GeoattnError(f"level must lie between 0 and 1; got {level!r}.")
     conventions = _read_conventions(convention)
     read_choice("sink", sink, SINKS)
     precision = read_number("precision", precision, above=0)
     minutes = None if minutes is None else read_number("minutes", minutes, above=0)
+    source = OwnBatches(batches, companions, column)
+    tokenizer = companions.tokenizer
     if edges is None:
-        asked = Precision(precision, level, _count_samples(batches, model))
+        asked = Precision(precision, level, _count_samples(source, model))
     else:
         asked = edges if isinstance(edges, str) and edges == "auto" else read_edges(edges) or "all"
     threads = None if threads is None else read_count("threads", threads, least=1)
@@ -172,18 +181,9 @@ def profile(
     for lens in lenses_made:
         if isinstance(lens, CurvatureLens) and minutes is not None:
             lens.deadline = time.monotonic() + 60 * minutes
-    if isinstance(batches, Dataset):
-        name_of_data, run.total = f"{batches.name} ({batches.split})", len(batches)
-        run.rows = f"{batches.checksum} {batches.rows.tolist()}"
-        source: Any = _Feed(batches, model, tokenizer)
-    else:
-        source = batches
-        name_of_data = "batches"
-        if isinstance(batches, (torch.Tensor, dict, str)) or not isinstance(batches, Iterable):
-            raise GeoattnError(
-                f"batches must be an iterable of batches or a Dataset; got one {type(batches).__name__}: put it in a"
-                " list."
-            )
+    if source.dataset is not None:
+        run.total = len(source.dataset)
+        run.rows = f"{source.dataset.checksum} {source.dataset.rows.tolist()}"
     with evaluation(model):
         if backend == "ray":
             from geoattn.profiles.spread import spread
@@ -192,7 +192,7 @@ def profile(
         else:
             for number, item in enumerate(source):
                 run.see(read_batch(item, model, number))
-        if isinstance(asked, Precision) and isinstance(source, (Sequence, _Feed)):
+        if isinstance(asked, Precision) and source.repeatable:
             refine(run, source, asked)
     if run.samples == 0:
         raise GeoattnError("batches were empty: no sample was seen.")
@@ -200,8 +200,8 @@ def profile(
         raise GeoattnError(
             f"no self-attention over two or more tokens ran; skipped: {', '.join(run.skipped) or 'nothing'}."
         )
-    return _finish(run, conventions, level, {
-        "model": name or type(model).__name__, "data": data or name_of_data, "tokens": tokens, "sink": sink,
+    return finish(run, conventions, level, {
+        "model": name or type(model).__name__, "data": data or source.name, "tokens": tokens, "sink": sink,
         "edges": "precision" if edges is None else asked, "precision": widest_interval(run, asked),
         "lenses": list(chosen), "smoothness_samples": smoothness_samples if "smoothness" in chosen else 0, "seed": seed,
         "resamplings": resamplings, "level": level, "threads": threads or default_threads(),
@@ -221,28 +221,19 @@ def _read_conventions(convention: Any) -> tuple[Convention, ...]:
     return found
 
 
-class _Feed:
-    """The batches of a data set, as often as one asks for them."""
-
-    def __init__(self, dataset: Dataset, model: Any, tokenizer: Any) -> None:
-        self._given = (dataset, model, tokenizer)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(feed(*self._given))
-
-
-def _count_samples(batches: Any, model: Any) -> int | None:
+def _count_samples(source: OwnBatches, model: Any) -> int | None:
     """How many samples share the precision of a head; None when that cannot be known before they are read."""
-    if isinstance(batches, Dataset):
-        return len(batches)
-    if isinstance(batches, Sequence) and not isinstance(batches, str):
-        return sum(read_batch(item, model, number).size for number, item in enumerate(batches)) or None
-    return None
+    if source.dataset is not None:
+        return len(source.dataset)
+    if not source.repeatable:
+        return None
+    return sum(read_batch(item, model, number).size for number, item in enumerate(source)) or None
 
 
-def _finish(
+def finish(
     run: Run, conventions: tuple[Convention, ...], level: float, settings: dict[str, Any], started: float
 ) -> Profile:
+    """The profile of what a run has seen."""
     layers = tuple(name if visit == 0 else f"{name} (visit {visit + 1})" for name, visit in run.layers)
     seen = [(lens, run.of_lens(k)) for k, lens in enumerate(run.lenses)]
     curvature = {lens.convention: states for lens, states in seen if isinstance(lens, CurvatureLens)}

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from geoattn._core.display import Viewable
 from geoattn._core.errors import GeoattnError
 from geoattn._core.files import write_atomically
+from geoattn._core.visible import visible
 from geoattn.graph.convention import Convention
 from geoattn.profiles.examples import Example
 from geoattn.profiles.means import interval
@@ -36,7 +38,7 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Profile:
+class Profile(Viewable):
     """Lenses over the layers and heads of one model; what `profile` returns.
 
     ``table`` is tidy: layer, name, head, lens, convention, statistic, value, lower, upper, samples, count. Rows without
@@ -69,11 +71,62 @@ class Profile:
 
     def __repr__(self) -> str:
         s = self.settings
-        return f"Profile({s['model']}: {len(self.layers)} layers, {s['samples']} samples, {s['values']} values)"
+        return (
+            f"Profile({visible(s['model'])}: {len(self.layers)} layers, {s['samples']} samples, {s['values']} values)"
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """What the result shows of itself."""
+        s = self.settings
+        facts: dict[str, Any] = {name: s[name] for name in ("model", "data", "samples", "tokens")}
+        facts |= {"layers": len(self.layers), "heads": sum(s["heads"]), "values": s["values"], "seconds": s["seconds"]}
+        for c in self.conventions:
+            value, low, high = self.value("distance_to_one", convention=c.name)
+            facts[f"distance to one, {c.name}"] = f"{value:.4f} [{low:.4f}, {high:.4f}]"
+        return facts
 
     def to_pandas(self) -> pd.DataFrame:
         """The table; a copy."""
         return self.table.copy()
+
+    def heads(self, convention: str | None = None) -> pd.DataFrame:
+        """One row a head, one column a number, of what was measured.
+
+        ``distance_to_one``, ``mean``, ``negative_share``, q05, min and std of the curvature under one convention, the
+        first by default. ``negative_depth`` is the mean of -kappa over the negative edges: a head with many edges just
+        below 0 is flat, a bottleneck has deep ones. ``first_token`` and ``heaviest_token`` are the mass on sinks. Then
+        row entropy, weight on the token itself, variance, second eigenvalue, and the local constant with the smoothness
+        lens. ``rank_<convention>`` is the place of the head by distance to one, 1 the farthest; ``rank_spread`` is how
+        far these places are apart: a large one says that the convention decides, not the head.
+
+        Examples
+        --------
+        >>> import geoattn as ga
+        >>> model, digits = ga.load_model("lvit-digits"), ga.load_data("digits", split="test", limit=2)
+        >>> table = ga.profile(model, digits, convention=["markov", "hop"]).heads()
+        >>> table.sort_values("negative_depth")[["layer", "head", "rank_markov", "rank_spread"]].shape
+        (8, 4)
+        """
+        from geoattn.profiles.heads_table import heads_table
+
+        return heads_table(self, convention)
+
+    def edges(self, sample: int = 0, layer: int = 0, head: int = 0, *, tokens: bool = False) -> pd.DataFrame:
+        """The edges that were kept of one head on one sample, the strongest first, with the texts of their tokens.
+
+        Kept are those of the first ``examples`` samples of `profile`: all of small graphs, of larger ones the strongest
+        and the most negative.
+
+        Examples
+        --------
+        >>> import geoattn as ga
+        >>> model, digits = ga.load_model("lvit-digits"), ga.load_data("digits", split="test", limit=2)
+        >>> list(ga.profile(model, digits).edges(layer=3, tokens=True).columns)
+        ['i', 'j', 'token_i', 'token_j', 'weight', 'kappa']
+        """
+        from geoattn.profiles.heads_table import edges_table
+
+        return edges_table(self, sample, layer, head, tokens)
 
     def value(
         self, statistic: str, *, layer: int | None = None, head: int | None = None, lens: str = "curvature",

@@ -1,1 +1,3 @@
+from .inline import View as View
+from .inline import view as view
 from .page import write_report as write_report

@@ -14,7 +14,7 @@ from geoattn.report.sensitivity import Answer, Question, verdict
 from geoattn.report.templates import render
 from geoattn.report.wording import interval, number, signed, with_interval
 
-__all__ = ["comparison", "comparison_sentences"]
+__all__ = ["comparison", "comparison_answers", "comparison_sentences"]
 
 
 def comparison(models: Models) -> Section | None:
@@ -43,21 +43,27 @@ def paired(models: Models) -> bool:
     return models.profiles[0].paired_with(models.profiles[1])
 
 
-def comparison_sentences(models: Models) -> list[str]:
+def comparison_answers(models: Models) -> dict[str, Answer]:
     """Which model is closer to 1, in the last layer and as a whole, under every convention."""
     first, second = models.names
-    said = []
+    answers = {}
     for place, words in (("last", "in the last layer"), ("whole model", "over all layers")):
         question = Question(
-            place, "which model is closer to 1", lambda *_: None,
+            place, f"which model is closer to 1 {words}", lambda *_: None,
             positive=f"{second} is farther from 1 than {first} {words}",
             negative=f"{second} is closer to 1 than {first} {words}",
             unclear=f"the two do not clearly differ {words}",
         )  # fmt: skip
-        estimates = {c: _difference(models, c, place) for c in models.conventions}
-        main = estimates[models.conventions[0]]
-        difference = f"Difference {with_interval(main, signed)} under {models.conventions[0]}."
-        said.append(f"{verdict(Answer(question, estimates))} {difference}")
+        answers[place] = Answer(question, {c: _difference(models, c, place) for c in models.conventions})
+    return answers
+
+
+def comparison_sentences(models: Models) -> list[str]:
+    """The answers in words."""
+    said = []
+    for found in comparison_answers(models).values():
+        main = found.estimates[models.conventions[0]]
+        said.append(f"{verdict(found)} Difference {with_interval(main, signed)} under {models.conventions[0]}.")
     if not paired(models):
         said.append("The two profiles saw different samples: the intervals treat them as independent.")
     return said

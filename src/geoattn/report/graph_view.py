@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from geoattn.report.models import Models
 from geoattn.report.section import Section
 from geoattn.report.templates import render
 
-__all__ = ["graph_view", "map_edges"]
+__all__ = ["graph_section", "graph_view", "map_edges"]
 
 _STRONGEST, _MOST_NEGATIVE = 160, 20  # edges of one map; more than a picture can show
 _MOST_EDGES = 120_000  # in the page, over all examples: about 2 MB
@@ -23,13 +24,20 @@ _WEIGHT_UNIT, _KAPPA_UNIT = 1e-5, 1e-4
 
 def graph_view(models: Models) -> Section | None:
     """The section; None when no profile kept an example with edges."""
+    # Turn by turn, so that both models keep their first examples when not all of them fit.
+    queue = sorted((e, m) for m, p in enumerate(models.profiles) for e in range(len(p.examples)))
+    examples = [(m, models.profiles[m].examples[e], models.profiles[m].settings["heads"]) for e, m in queue]
+    return graph_section(examples, models.names, models.profiles[0].conventions[0].name)
+
+
+def graph_section(
+    examples: Sequence[tuple[int, Example, Sequence[int]]], names: Sequence[str], convention: str, width: str = "weight"
+) -> Section | None:
+    """Of (number of the model, example, heads of each layer); ``width`` says what the width of an edge is."""
     shown: list[dict[str, Any]] = []
     room = _MOST_EDGES
-    # Turn by turn, so that both models keep their first examples when not all of them fit.
-    queue = [(e, m) for m, p in enumerate(models.profiles) for e in range(len(p.examples))]
-    for e, m in sorted(queue):
-        profile = models.profiles[m]
-        example = _example(profile.examples[e], profile.settings["heads"])
+    for m, one, heads in examples:
+        example = _example(one, heads)
         size = sum(len(edges) // 4 for layer in example["edges"] for edges in layer)
         if size == 0 or size > room:
             continue
@@ -39,11 +47,10 @@ def graph_view(models: Models) -> Section | None:
     if not shown:
         return None
     shown.sort(key=lambda x: x["model"])
-    convention = models.profiles[0].conventions[0].name
-    data = {"examples": shown, "weight_unit": _WEIGHT_UNIT, "kappa_unit": _KAPPA_UNIT, "models": list(models.names)}
+    data = {"examples": shown, "weight_unit": _WEIGHT_UNIT, "kappa_unit": _KAPPA_UNIT, "models": list(names)}
     lead = [
         f"One sample, one head at a time, under the convention {convention}. Colour is curvature, with grey at 0; width"
-        " is weight. Of a large graph the strongest edges and the most negative ones are kept.",
+        f" is {width}. Of a large graph the strongest edges and the most negative ones are kept.",
     ]
     return Section("graph", "The attention graph", lead, html=render("graph.html.j2"), data=data)
 
@@ -59,7 +66,7 @@ def map_edges(example: Example, layer: int, head: int) -> np.ndarray:
     return own[kept]
 
 
-def _example(example: Example, heads: list[int]) -> dict[str, Any]:
+def _example(example: Example, heads: Sequence[int]) -> dict[str, Any]:
     return {
         "sample": example.sample,
         "tokens": [visible(token, 24) for token in example.tokens],

@@ -31,7 +31,7 @@ from geoattn.report.templates import package_file, render
 from geoattn.report.token_view import token_view
 from geoattn.report.training import training
 
-__all__ = ["SECTIONS", "page", "write_report"]
+__all__ = ["SECTIONS", "document", "page", "write_report"]
 
 #: The sections in their order. Each takes the models and gives a `Section`, or None when it has nothing to show.
 SECTIONS: list[Callable[[Models], Section | None]] = [
@@ -85,17 +85,25 @@ def page(
     runs: Sequence[Any] = (), flows: Sequence[Any] = (),
 ) -> str:  # fmt: skip
     """The page as text."""
-    from plotly.offline import get_plotlyjs
-
     models = replace(Models.of(profile, other, robustness, runs), flows=tuple(flows))
     sections = [s for make in SECTIONS if (s := make(models)) is not None]
     sections.append(provenance(models, command))
+    return document("page.html.j2", sections, version=__version__, title=" and ".join(models.names), **summary(models))
+
+
+def document(template: str, sections: Sequence[Section], **context: Any) -> str:
+    """A page of sections with its data, its style and its scripts; Plotly is in it when there is a figure."""
+    scripts = [Markup(package_file(f"scripts/{name}.js")) for name in _SCRIPTS]
+    if any(section.figures for section in sections):
+        from plotly.offline import get_plotlyjs
+
+        scripts.insert(0, Markup(get_plotlyjs()))
     data = json_for_script({s.key: _data(s) for s in sections})
-    scripts = [Markup(get_plotlyjs()), *(Markup(package_file(f"scripts/{name}.js")) for name in _SCRIPTS)]
-    return render(
-        "page.html.j2", version=__version__, sections=sections, data=data, scripts=scripts, policy=_policy(scripts),
-        style=Markup(package_file("report.css")), title=" and ".join(models.names), **summary(models),
+    text = render(
+        template, sections=sections, data=data, scripts=scripts, policy=_policy(scripts),
+        style=Markup(package_file("report.css")), **context,
     )  # fmt: skip
+    return str(text)  # no longer markup: a frame escapes it as a whole
 
 
 def _data(section: Section) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Section: the same findings under every convention, and whether their sign survives."""
+"""Section: numbers of the whole model under every convention, and whether their sign survives."""
 
 from __future__ import annotations
 
@@ -124,8 +124,9 @@ def sensitivity(models: Models) -> Section | None:
         })  # fmt: skip
         who = f"{models.names[m]}: " if len(models.profiles) > 1 else ""
         changed = sum(a.changes for a in answers)
-        some = f"{changed} of {len(answers)} findings {'changes' if changed == 1 else 'change'}"
-        lead.append(f"{who}{some if changed else 'No finding changes'} sign with the convention.")
+        some = f"{changed} of the {len(answers)} numbers below {'changes' if changed == 1 else 'change'} sign"
+        none = f"None of the {len(answers)} numbers below changes sign"
+        lead.append(f"{who}{some if changed else none} with the convention.")
         lines[key_of(m)] = _lines(profile, models.conventions)
     lead += _degenerate(models)
     figure = Figure(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from geoattn.report.comparison import comparison_sentences
+from geoattn.report.comparison import comparison_answers, comparison_sentences
 from geoattn.report.escaping import visible
 from geoattn.report.estimates import depth_change, of_row
-from geoattn.report.findings import doubts, findings
+from geoattn.report.findings import Finding, doubts, findings
 from geoattn.report.models import Models
-from geoattn.report.sensitivity import QUESTIONS, answer
 from geoattn.report.wording import count, interval, joined, number, percent, short_count, signed
 
 __all__ = ["summary"]
@@ -18,13 +17,18 @@ __all__ = ["summary"]
 def summary(models: Models) -> dict[str, Any]:
     """What the template of the summary needs; plain text only."""
     main, first = models.conventions[0], models.profiles[0]
-    caution, depends = _caution(models)
     said: list[dict[str, Any]] = []
     if len(models.profiles) > 1:
-        said.append({"model": "", "sentences": comparison_sentences(models)})
+        rows = [{"sentence": one, "tested": "", "holds": True} for one in comparison_sentences(models)]  # each says it
+        said.append({"model": "", "findings": rows})
+    found: list[Finding] = []
     for m, profile in enumerate(models.profiles):
         name = models.names[m] if len(models.profiles) > 1 else ""
-        said.append({"model": name, "sentences": findings(profile, main)})
+        own = findings(profile, main, models.conventions)
+        found += own
+        rows = [{"sentence": one.sentence, "tested": one.tested, "holds": one.holds} for one in own]
+        said.append({"model": name, "findings": rows})
+    caution, depends = _caution(models, found)
     convention = next(c for c in first.conventions if c.name == main)
     return {
         "names": models.names,
@@ -77,14 +81,17 @@ def _cards(models: Models, m: int) -> list[dict[str, str]]:
     return cards
 
 
-def _caution(models: Models) -> tuple[str, bool]:
-    """A sentence on whether the findings survive a change of convention, and whether one of them does not."""
-    if len(models.conventions) < 2:
-        return "Another convention may give another answer; this report has one.", False
-    changed = [
-        a.question.about for p in models.profiles for q in QUESTIONS if (a := answer(q, p, models.conventions)).changes
-    ]
+def _caution(models: Models, found: list[Finding]) -> tuple[str, bool]:
+    """A sentence on which findings hold under all conventions, of those that were tested, and whether some do not."""
+    names = list(models.conventions)
+    if len(names) < 2:
+        return f"These findings are tested under {names[0]} only; another convention may give another answer.", False
+    changed = [one.about for one in found if not one.holds]
+    if len(models.profiles) > 1:
+        changed += [answer.question.about for answer in comparison_answers(models).values() if answer.changes]
     changed = list(dict.fromkeys(changed))
     if not changed:
-        return f"These findings keep their sign under all of {joined(list(models.conventions))}.", False
-    return f"It depends on the convention {joined(changed)}.", True
+        return f"Each of these findings holds under all of {joined(names)}.", False
+    rest = sum(one.holds for one in found)
+    others = f" {count(rest, 'finding')} of {len(found)} {'holds' if rest == 1 else 'hold'} under all." if rest else ""
+    return f"It depends on the convention {joined(changed)}.{others}", True

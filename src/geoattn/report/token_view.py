@@ -2,47 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from geoattn.dynamics.simulation import simulate
+from geoattn._core.few_threads import few_threads
 from geoattn.dynamics.sphere_view import sphere_view
 from geoattn.dynamics.token_flows import TokenFlow
+from geoattn.dynamics.trajectory import Trajectory
+from geoattn.profiles.examples import Example
 from geoattn.report.escaping import visible
 from geoattn.report.models import Models
-from geoattn.report.section import Figure, Section, key_of
+from geoattn.report.section import Control, Figure, Section, key_of
 from geoattn.report.templates import render
 from geoattn.report.wording import number, percent
 
-__all__ = ["token_view"]
+__all__ = ["UNIT", "flow_scene", "token_section", "token_view"]
 
 _FRAMES = 41  # of the flow
 _MOST_TOKENS = 400  # in the picture
-_UNIT = 1e-3
+UNIT = 1e-3
 
 
 def token_view(models: Models) -> Section | None:
     """The section; None when no flow was given."""
-    shown = [(m, flow) for m, flow in enumerate(models.flows) if flow is not None]
-    if not shown:
-        return None
+    shown = [
+        (models.names[m], flow, models.profiles[m].examples) for m, flow in enumerate(models.flows) if flow is not None
+    ]
+    return token_section(shown) if shown else None
+
+
+def token_section(shown: Sequence[tuple[str, TokenFlow, Sequence[Example]]]) -> Section:
+    """Of (name of the model, its flow, examples in which the labels of the tokens may be found)."""
     cosine: dict[str, Any] = {}
     cosines: dict[str, Any] = {}
     curvature: dict[str, Any] = {}
     scenes = []
-    for k, (m, flow) in enumerate(shown):
+    for k, (name_of_model, flow, examples) in enumerate(shown):
         cosine[key_of(k)] = _curves(flow, flow.model.mean_cosine, flow.flow.mean_cosine, "mean cosine", (None, 1.02))
         cosines[key_of(k)] = _histograms(flow)
         for name in flow.model.curvature:
             sides = flow.model.curvature[name], flow.flow.curvature[name]
             curvature[key_of(k, name)] = _curves(flow, *sides, "mean curvature", (None, 1.02))
-        scenes.append(_scene(models, m, flow))
+        scenes.append(_scene(name_of_model, flow, examples))
     conventions = [(name, name) for name in shown[0][1].model.curvature]
     controls = (
-        models.control("model", "Model", [(str(k), models.names[m]) for k, (m, _) in enumerate(shown)]),
-        models.control("convention", "Convention", conventions),
+        Control("model", "Model", tuple((str(k), name) for k, (name, _, _) in enumerate(shown))),
+        Control("convention", "Convention", tuple(conventions)),
     )
     figures = (
         Figure(
@@ -61,14 +70,13 @@ def token_view(models: Models) -> Section | None:
         " runs the flow of its own tokens under attention alone (queries, keys and values as they are, no MLP), at the"
         " temperature at which its rows have the entropy of the model's first layer (β ="
         f" {number(flow.settings['beta'])}).",
-        *(_sentence(models, m, flow) for m, flow in shown),
+        *(_sentence(f" in {name}" if len(shown) > 1 else "", flow) for name, flow, _ in shown),
     ]
-    data = {"scenes": scenes, "unit": _UNIT}
+    data = {"scenes": scenes, "unit": UNIT}
     return Section("tokens", "Tokens on the sphere", lead, controls, figures, html=render("tokens.html.j2"), data=data)
 
 
-def _sentence(models: Models, m: int, flow: TokenFlow) -> str:
-    of = f" in {models.names[m]}" if len(models.names) > 1 else ""
+def _sentence(of: str, flow: TokenFlow) -> str:
     first, last, end = flow.model.mean_cosine[0], flow.model.mean_cosine[-1], flow.flow.mean_cosine[-1]
     return (
         f"In this sample{of} the mean cosine of two tokens goes from {number(first)} in the first layer to"
@@ -121,29 +129,40 @@ def _histograms(flow: TokenFlow) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _scene(models: Models, m: int, flow: TokenFlow) -> dict[str, Any]:
-    """Points of both paths, as whole numbers; the same axes for both."""
-    tokens = flow.model.tokens
-    end = max(1.0, float(flow.t[-1]))
-    run = simulate(
-        tokens[0], beta=flow.settings["beta"], causal=flow.settings["causal"], until=end, save=_FRAMES, observe=()
-    )
-    (model, moving), held = sphere_view(tokens, run.tokens)
-    examples = models.profiles[m].examples
+def _scene(name: str, flow: TokenFlow, examples: Sequence[Example]) -> dict[str, Any]:
+    """Points of both paths, as whole numbers; the same axes for both. The flow is the one that was measured."""
+    tokens, run = flow.model.tokens, flow.run
+    within = int((run.t <= max(1.0, float(flow.t[-1])) + 1e-9).sum())
+    frames = torch.linspace(0, within - 1, min(_FRAMES, within)).round().long()
+    with few_threads(0):  # a picture of a few tokens
+        (model, moving), held = sphere_view(tokens, run.tokens[frames])
     labels = [str(i) for i in range(tokens.shape[1])]
     example = next((e for e in examples if e.sample == flow.settings["sample"]), None)
     if example is not None and sum(example.valid) == len(labels):
         labels = [visible(token, 24) for token, real in zip(example.tokens, example.valid, strict=True) if real]
     return {
-        "model": models.names[m],
+        "model": name,
         "labels": labels[:_MOST_TOKENS],
         "layers": _whole(model),
         "flow": _whole(moving),
-        "t": [round(float(t), 4) for t in run.t],
+        "t": [round(float(t), 4) for t in run.t[frames]],
         "held": percent(held),
     }
 
 
+def flow_scene(name: str, run: Trajectory, index: int = 0) -> dict[str, Any]:
+    """The points of a simulated flow alone; of several runs the one with the given number."""
+    tokens = run.tokens
+    if tokens.ndim > 3:
+        tokens = tokens.flatten(1, -3)[:, index]
+    with few_threads(0):
+        (moving,), held = sphere_view(tokens)
+    return {
+        "model": name, "labels": [str(i) for i in range(tokens.shape[1])][:_MOST_TOKENS], "layers": None,
+        "flow": _whole(moving), "t": [round(float(t), 4) for t in run.t], "held": percent(held),
+    }  # fmt: skip
+
+
 def _whole(points: Tensor) -> list[list[int]]:
     """x, y, z of each token, one after the other, for each moment."""
-    return (points[:, :_MOST_TOKENS].reshape(len(points), -1) / _UNIT).round().int().tolist()
+    return (points[:, :_MOST_TOKENS].reshape(len(points), -1) / UNIT).round().int().tolist()

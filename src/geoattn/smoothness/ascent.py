@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geoattn._core.arguments import read_count, read_number
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 from geoattn.smoothness.attention_map import AttentionMap
 from geoattn.smoothness.inputs import read_tokens
@@ -19,8 +20,8 @@ from geoattn.smoothness.local import local_lipschitz_at
 __all__ = ["Ascent", "climb_lipschitz"]
 
 
-@dataclass(frozen=True, eq=False)
-class Ascent:
+@dataclass(frozen=True, eq=False, repr=False)
+class Ascent(Displayed):
     """The end of a climb; what `climb_lipschitz` returns.
 
     ``tokens`` (n, d) are the last tokens, and ``value`` is a certified lower bound of the local constant there.

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 from geoattn.smoothness.inputs import read_matrices, read_tensor
 from geoattn.smoothness.norms import Norm
@@ -18,8 +19,8 @@ __all__ = ["AttentionMap"]
 NormPlace = Literal["before", "after"]
 
 
-@dataclass(frozen=True, eq=False)
-class AttentionMap:
+@dataclass(frozen=True, eq=False, repr=False)
+class AttentionMap(Displayed):
     r"""Attention as a map of tokens x to tokens, heads summed.
 
     .. math:: f(x, y)_i = \sum_h W_h V_h \sum_j P^h_{ij} y_j, \qquad

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geoattn._core.arguments import read_count, read_number
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 from geoattn._core.names import did_you_mean
 from geoattn.smoothness.head_bounds import HeadBounds, log
@@ -29,8 +30,8 @@ _CASTIN = "Castin, Ablin and Peyre 2024"
 _MEAN_FIELD = "Lip of the mean-field map on probability measures on the ball of radius R, Wasserstein-2"
 
 
-@dataclass(frozen=True)
-class Bound:
+@dataclass(frozen=True, repr=False)
+class Bound(Displayed):
     """One bound: its name, what it bounds, from which side, its value as a logarithm, and the hypotheses.
 
     Where a hypothesis fails ``applies`` is False, ``reason`` says which, and the value is NaN. ``asymptotic``: holds up
@@ -60,8 +61,8 @@ class Bound:
         return self.log_value > 709.0
 
 
-@dataclass(frozen=True)
-class LipschitzBounds:
+@dataclass(frozen=True, repr=False)
+class LipschitzBounds(Displayed):
     """All bounds of one map, by name. Bounds that do not apply are included; their value is NaN.
 
     ``gamma`` (h,) is gamma of each head, NaN without a real eigenvalue; ``r2_gamma`` is R^2 gamma. When it is above

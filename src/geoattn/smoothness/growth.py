@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from geoattn._core.arguments import read_count, read_number
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 from geoattn.smoothness.inputs import read_tensor
 from geoattn.smoothness.local import local_lipschitz
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Growth", "PowerLaw", "fit_power_law", "lipschitz_growth"]
 
 
-@dataclass(frozen=True, eq=False)
-class PowerLaw:
+@dataclass(frozen=True, eq=False, repr=False)
+class PowerLaw(Displayed):
     """Values fitted by factor * n^exponent, with bootstrap intervals.
 
     ``low`` and ``high`` are the percentile interval of the exponent at ``level``; ``r2`` the share of the variance of
@@ -49,8 +50,8 @@ class PowerLaw:
         return self.low <= exponent <= self.high
 
 
-@dataclass(frozen=True, eq=False)
-class Growth:
+@dataclass(frozen=True, eq=False, repr=False)
+class Growth(Displayed):
     """Local constants of token clouds, by their number of tokens, and the power law through them.
 
     ``radius`` is the largest norm of a token of each cloud, ``rms`` the root mean square. A constant that did not

@@ -12,6 +12,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from geoattn._core.arguments import read_count, read_number
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 from geoattn._version import __version__
 from geoattn.smoothness.captured_jacobian import CapturedJacobian
@@ -27,8 +28,8 @@ _BASIS_BYTES = 1 << 29
 _BASIS = 33  # Lanczos vectors on each side
 
 
-@dataclass(frozen=True, eq=False)
-class LayerSmoothness:
+@dataclass(frozen=True, eq=False, repr=False)
+class LayerSmoothness(Displayed):
     r"""One attention layer at the tokens of b samples: h heads on their own, and the layer as a whole.
 
     A head is the map :math:`X \mapsto W_h V_h \sum_j P^h_{ij} x_j` of the tokens that the linear layers of queries,

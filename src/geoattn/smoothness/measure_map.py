@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 
 from geoattn._core.arguments import read_count, read_number
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 from geoattn.smoothness.adversarial import adversarial_tokens
 from geoattn.smoothness.attention_map import AttentionMap
@@ -86,8 +87,8 @@ def mean_field_ratio(mu: TokenMeasure, nu: TokenMeasure, A: Any, V: Any = None, 
     return wasserstein2(*images) / apart
 
 
-@dataclass(frozen=True, eq=False)
-class MeanFieldConstant:
+@dataclass(frozen=True, eq=False, repr=False)
+class MeanFieldConstant(Displayed):
     """The largest ratio that was found; what `mean_field_constant` returns.
 
     ``mu`` and ``nu`` are the pair of measures that has it, and ``found_by`` says how they were made. ``ratios`` holds

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 
 __all__ = ["Convergence", "Smoothness"]
@@ -39,8 +40,8 @@ class Convergence(IntEnum):
         )[self]
 
 
-@dataclass(frozen=True, eq=False)
-class Smoothness:
+@dataclass(frozen=True, eq=False, repr=False)
+class Smoothness(Displayed):
     r"""The local Lipschitz constant :math:`\|D_X f\|_2` of one map, or one per sample: then arrays of shape (b,).
 
     ``value`` is NaN where ``status`` is not CONVERGED. ``lower`` is |J v| / |v| for the best move v that was found; it

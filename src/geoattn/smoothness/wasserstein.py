@@ -11,6 +11,7 @@ from scipy import sparse
 from scipy.optimize import linear_sum_assignment, linprog
 from scipy.spatial.distance import cdist
 
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 from geoattn.smoothness.inputs import read_tensor, read_tokens
 
@@ -19,8 +20,8 @@ __all__ = ["TokenMeasure", "wasserstein2"]
 _MASS = 1e-9  # how far from one, or from each other, sums of weights may be
 
 
-@dataclass(frozen=True, eq=False)
-class TokenMeasure:
+@dataclass(frozen=True, eq=False, repr=False)
+class TokenMeasure(Displayed):
     r"""A probability measure :math:`\sum_i w_i \delta_{x_i}`; with positions, :math:`\sum_i w_i \delta_{(s_i, x_i)}`.
 
     `TokenMeasure.of` makes one. Positions, in [0, 1], are the extra coordinate of masked attention.

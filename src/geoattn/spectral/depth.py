@@ -7,14 +7,15 @@ from typing import Any, Literal
 
 import numpy as np
 
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 from geoattn.spectral.linear_transformer import _square
 
 __all__ = ["DepthLimit", "depth_limit"]
 
 
-@dataclass(frozen=True)
-class DepthLimit:
+@dataclass(frozen=True, repr=False)
+class DepthLimit(Displayed):
     r"""The direction that dominates :math:`(I + H \otimes A)^L` for large L.
 
     ``regime`` is "oversmoothing" (the pair has lambda^A = 1: all tokens become equal), "sharpening" (another eigenvalue

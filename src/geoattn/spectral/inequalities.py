@@ -9,6 +9,7 @@ import numpy as np
 import scipy.spatial.distance
 from jaxtyping import Float
 
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 from geoattn.curvature.ollivier import ollivier_ricci
 from geoattn.curvature.transport import Status, all_edges, solve_pairs
@@ -23,8 +24,8 @@ __all__ = ["Inequality", "assumed_bound", "contraction_bound", "neighbourhood_bo
 _ROUNDING = 1e-7
 
 
-@dataclass(frozen=True)
-class Inequality:
+@dataclass(frozen=True, repr=False)
+class Inequality(Displayed):
     """``left`` <= ``right``: what it says, when it is a theorem, and whether it holds here.
 
     ``theorem`` is False when a hypothesis does not hold for this input, and ``missing`` names it; the comparison is

@@ -12,13 +12,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev, vmap
 
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 
 __all__ = ["TangentKernel", "pl_ratio", "tangent_kernel"]
 
 
-@dataclass(frozen=True, eq=False)
-class TangentKernel:
+@dataclass(frozen=True, eq=False, repr=False)
+class TangentKernel(Displayed):
     """The tangent kernel of a model and its eigenvalues; what `tangent_kernel` returns.
 
     ``kernel`` (b k, b k) runs over samples and outputs. ``eigenvalues`` ascend; ``smallest`` is lambda_1 of Theorem 4.1

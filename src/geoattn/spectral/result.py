@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Complex, Float
 
+from geoattn._core.display import Displayed
 from geoattn.graph.axes import name_axes
 
 __all__ = ["Spectrum"]
 
 
-@dataclass(frozen=True, eq=False)
-class Spectrum:
+@dataclass(frozen=True, eq=False, repr=False)
+class Spectrum(Displayed):
     r"""Eigenvalues of attention maps, and properties of the Markov chains that they are.
 
     ``eigenvalues`` (..., n), complex, by falling modulus, the Perron eigenvalue 1 first; NaN beyond the number of real

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import stats
 
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 
 __all__ = ["Association", "PairedDifference", "paired_difference", "rank_correlation"]
@@ -16,8 +17,8 @@ __all__ = ["Association", "PairedDifference", "paired_difference", "rank_correla
 _FEWEST = 4  # runs
 
 
-@dataclass(frozen=True)
-class Association:
+@dataclass(frozen=True, repr=False)
+class Association(Displayed):
     """Spearman's rank correlation over runs, with a bootstrap interval and a permutation p-value.
 
     There are ``runs`` runs in ``groups`` groups. ``method`` says how ``low`` and ``high`` were made. Where resampling
@@ -97,8 +98,8 @@ def rank_correlation(
     return Association(found, low, high, p, len(a), len(parts), level, method, settings)
 
 
-@dataclass(frozen=True)
-class PairedDifference:
+@dataclass(frozen=True, repr=False)
+class PairedDifference(Displayed):
     """Mean of second - first over pairs, by seed for example, with intervals and a sign test.
 
     ``low``, ``high``: Student's t; ``bootstrap_low``, ``bootstrap_high``: percentile bootstrap over pairs, which is

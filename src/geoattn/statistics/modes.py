@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.ndimage import gaussian_filter1d
 
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 from geoattn.statistics.unimodality import knots_of_counts, knots_of_values
 
@@ -19,8 +20,8 @@ _GRID = 2048
 _TAIL = 0.001  # of the values on either side lie beyond the grid, at its ends
 
 
-@dataclass(frozen=True)
-class TwoModes:
+@dataclass(frozen=True, repr=False)
+class TwoModes(Displayed):
     """The last two modes that remain of a Gaussian kernel density estimate as its bandwidth grows.
 
     ``bandwidth`` is the critical bandwidth, the largest at which there are two modes with a ``least`` share of the

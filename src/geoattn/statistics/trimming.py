@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 
 __all__ = ["Trimmed", "trim"]
@@ -15,8 +16,8 @@ __all__ = ["Trimmed", "trim"]
 _ZERO = 1e-9  # curvature below it is 0 but for rounding
 
 
-@dataclass(frozen=True, eq=False)
-class Trimmed:
+@dataclass(frozen=True, eq=False, repr=False)
+class Trimmed(Displayed):
     """The values that stay after `trim`, and the shares of those that do not.
 
     ``values`` are those that stay. ``zero_share`` and ``outlier_share`` are shares of all values; outliers lie outside

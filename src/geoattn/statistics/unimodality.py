@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.optimize import isotonic_regression
 
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 from geoattn.statistics.histograms import EDGES
 
@@ -20,8 +21,8 @@ _APPROACH = 0.59  # which fits the tables of Hartigan and Hartigan from 100 to 1
 _Line = Float[np.ndarray, " k"]
 
 
-@dataclass(frozen=True)
-class Bimodality:
+@dataclass(frozen=True, repr=False)
+class Bimodality(Displayed):
     r"""The dip and its significance.
 
     ``dip`` is :math:`D = \min_U \sup_x |F(x) - U(x)|` over unimodal distribution functions U; from 1/(2n), as unimodal

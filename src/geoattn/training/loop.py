@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 from geoattn._core.files import write_atomically
 from geoattn.datasets.loader import load_data
@@ -35,8 +36,8 @@ Progress = Callable[[int, int], object]
 Probe = Callable[[nn.Module, Inputs], dict[str, Any]]
 
 
-@dataclass(frozen=True, eq=False)
-class Trained:
+@dataclass(frozen=True, eq=False, repr=False)
+class Trained(Displayed):
     """A finished run: the model in evaluation mode, accuracies, and one row of ``history`` per epoch.
 
     ``running_accuracy`` in a row is that of the training batches of the epoch, in training mode, before the step on

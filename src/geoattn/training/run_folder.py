@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 from geoattn.training.training_log import read_json_lines
 
 __all__ = ["TrainingRun", "read_run"]
 
 
-@dataclass(frozen=True, eq=False)
-class TrainingRun:
+@dataclass(frozen=True, eq=False, repr=False)
+class TrainingRun(Displayed):
     """A run: ``name`` of its folder, ``recipe`` as plain values, and the ``rows`` of its log in order.
 
     Rows with ``epoch`` are written after an epoch, the others by the monitor.

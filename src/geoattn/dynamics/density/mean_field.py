@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from geoattn._core.display import Displayed
+
 __all__ = ["MeanField", "Moment", "advance_density"]
 
 
@@ -23,8 +25,8 @@ class Moment:
     speed: float
 
 
-@dataclass(frozen=True)
-class MeanField:
+@dataclass(frozen=True, repr=False)
+class MeanField(Displayed):
     r"""Densities over time, relative to the uniform measure (mean one), at ``points`` (unit vectors).
 
     ``energy`` is :math:`\iint e^{\beta x \cdot Dy} d\mu d\mu`; ``work`` what the dissipation of the mobility metric

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
+from geoattn._core.display import Displayed
 from geoattn._core.files import write_atomically
 
 if TYPE_CHECKING:
@@ -44,8 +45,8 @@ class Check:
         return Check(what, found, lowest, math.inf)
 
 
-@dataclass(frozen=True)
-class Experiment:
+@dataclass(frozen=True, repr=False)
+class Experiment(Displayed):
     """What ran, with which parameters, what came out, and whether it is what was expected.
 
     ``tokens`` holds final tokens by name, for pictures; ``table`` columns of numbers, for curves; ``notes`` are

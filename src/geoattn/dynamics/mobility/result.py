@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 from geoattn._version import __version__
 from geoattn.dynamics.animation import animate
@@ -21,7 +22,7 @@ __all__ = ["MobilityDistance", "MobilityPath", "below", "sampled"]
 
 
 @dataclass(frozen=True, repr=False)
-class MobilityPath:
+class MobilityPath(Displayed):
     """Tokens along a geodesic: ``t`` from 0 to 1, ``tokens`` (time, k, d) with ``weights`` (k), and velocities.
 
     Examples
@@ -46,7 +47,7 @@ class MobilityPath:
 
 
 @dataclass(frozen=True, repr=False)
-class MobilityDistance:
+class MobilityDistance(Displayed):
     """A distance in the metric of attention.
 
     ``value`` is the root of the least action found, ``lower`` a bound that holds for every path, ``upper`` the value
@@ -80,14 +81,15 @@ class MobilityDistance:
         """Write the geodesic as a film, .gif or .mp4; see `geoattn.animate`."""
         animate(self.path, path, frames=frames, fps=fps)
 
-    def _rows(self) -> list[tuple[str, str]]:
-        return [
-            ("distance", f"{self.value:.8g}"),
-            ("bounds", f"{self.lower:.6g} .. {self.upper:.8g}"),
-            ("W2", f"{self.w2:.6g}"),
-            ("starts", f"{len(self.starts)}"),
-            ("agreement", f"{100 * self.agreement:.0f} %"),
-        ]
+    def facts(self) -> dict[str, Any]:
+        """What the result shows of itself."""
+        return {
+            "distance": f"{self.value:.8g}",
+            "bounds": f"{self.lower:.6g} .. {self.upper:.8g}",
+            "W2": self.w2,
+            "starts": len(self.starts),
+            "agreement": f"{100 * self.agreement:.0f} %",
+        }
 
     def __repr__(self) -> str:
         """Short: value, bounds, size, agreement of the starts."""
@@ -96,10 +98,6 @@ class MobilityDistance:
             f"MobilityDistance({self.value:.6g}, within {self.lower:.6g} .. {self.upper:.6g}, n={n}, d={d},"
             f" {len(self.starts)} starts, {100 * self.agreement:.0f} % agree)"
         )
-
-    def _repr_html_(self) -> str:
-        rows = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in self._rows())
-        return f"<table>{rows}</table>"
 
 
 def below(lower: float, value: float) -> float:

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 from geoattn._version import __version__
 from geoattn.datasets.dataset import Dataset
@@ -26,8 +27,8 @@ __all__ = ["Adversarial", "fgsm"]
 _STEPS = (0.0, 1 / 255, 2 / 255, 4 / 255, 8 / 255, 16 / 255, 32 / 255)
 
 
-@dataclass(frozen=True, eq=False)
-class Adversarial:
+@dataclass(frozen=True, eq=False, repr=False)
+class Adversarial(Displayed):
     """Accuracy drops over step sizes, in the order of ``steps``.
 
     ``predicted`` (steps, b) are classes. ``unit`` is the unit of the steps. ``moved`` (b,) marks the samples whose

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 from geoattn._version import __version__
 from geoattn.attention.session import capture
@@ -26,8 +27,8 @@ __all__ = ["LipschitzAttack", "lipschitz_attack"]
 _STEPS = (0.0, 0.1, 0.2, 0.5, 1.0)
 
 
-@dataclass(frozen=True, eq=False)
-class LipschitzAttack:
+@dataclass(frozen=True, eq=False, repr=False)
+class LipschitzAttack(Displayed):
     """Accuracy drops over step sizes: along the worst direction, and along a random one of the same length.
 
     ``steps`` are in root mean squares of the entries of the layer's tokens. ``constants`` (b,) are the local Lipschitz

@@ -115,7 +115,7 @@ class CurvatureLens(Lens):
         """
         b, heads, n = piece.valid.shape
         state = CurvatureState.none(Means(piece.head_count, self._resamplings, self._seed))
-        sums = np.zeros((4, b, heads))  # drawn, total, square, negative
+        sums = np.zeros((5, b, heads))  # drawn, total, square, negative, how far below 0
         population = np.zeros((b, heads))
         exact = self._edges == "all" or (n <= ALL_EDGES_UP_TO and not isinstance(self._edges, int))
         for start, result in [(0, self._solve(piece, slice(None), "all", 0, state))] if exact else ():
@@ -123,13 +123,14 @@ class CurvatureLens(Lens):
             population = sums[0]
         for s in range(0 if exact else b):  # one by one: the draw depends on the sample, not on the batch
             population[s] = self._draw(piece, s, sums, state)
-        drawn, total, square, negative = sums
+        drawn, total, square, negative, below = sums
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = np.where(drawn > 0, total / drawn, 0.0)
             variance = np.where(drawn > 1, np.maximum(0.0, square / drawn - mean**2) * drawn / (drawn - 1), 0.0)
             scale = np.where(drawn > 0, population / drawn, 0.0)
         count = drawn * scale
         totals = {"mean": total * scale, "distance_to_one": (drawn - total) * scale, "negative_share": negative * scale}
+        totals["negative_mass"] = below * scale  # mean of max(0, -kappa): how deep, and not only how many
         state.error.add(piece.heads, population, drawn, variance)
         state.means.add(piece.numbers, piece.heads, Moments(count, totals))
         return state
@@ -169,7 +170,7 @@ class CurvatureLens(Lens):
         good = np.isfinite(kappa)
         sample, head, kappa = place[good, 0] + start, place[good, 1], kappa[good]
         cell = sample * heads + head
-        for k, values in enumerate((None, kappa, kappa**2, kappa < 0)):
+        for k, values in enumerate((None, kappa, kappa**2, kappa < 0, np.maximum(0.0, -kappa))):
             sums[k] += np.bincount(cell, values, minlength=b * heads).reshape(b, heads)
         state.add(result, kappa, head + piece.heads.start)
 
@@ -182,7 +183,7 @@ class CurvatureLens(Lens):
         means = {row.statistic: row for row in mean_rows([state.means for state in states], heads, level)}
         width = joint_half_width([state.error for state in states], heads, level)
         for statistic, row in means.items():
-            open_width = width if statistic != "negative_share" or width == 0 else float("nan")
+            open_width = width if not statistic.startswith("negative") or width == 0 else float("nan")
             yield replace(row, half_width=open_width)
         if len(states) > 1:
             return

@@ -43,6 +43,7 @@ const config = () => ({
   responsive: true, displaylogo: false, displayModeBar: false,
 });
 
+let showHead = () => {}; /* the graph of a head, once graph.js has run */
 const drawSection = (section) => {
   const key = section.dataset.section;
   const choice = {};
@@ -60,6 +61,10 @@ const drawSection = (section) => {
     const layout = layoutOf(spec.layout);
     place.style.minHeight = `${layout.height}px`;
     Plotly.react(place, spec.data, layout, config());
+    if (key === "heads" && data.graph && !place.dataset.clickable) {
+      place.dataset.clickable = "yes";
+      place.on("plotly_click", ({ points }) => showHead(Number(section.querySelector("[data-control=model]")?.value || 0), points[0].y, points[0].x));
+    }
   });
 };
 const sections = [...document.querySelectorAll("[data-section]")];

@@ -190,6 +190,20 @@ const graph = () => {
   control("head").closest("label").hidden = single;
   ["example", "show"].forEach((name) => control(name).addEventListener("change", draw));
   ["layer", "head"].forEach((name) => control(name).addEventListener("input", draw));
+  showHead = (model, layer, head) => {
+    const now = examples[Number(control("example").value)];
+    if (now.model !== model) {
+      const first = examples.findIndex((example) => example.model === model);
+      if (first < 0) return;
+      control("example").value = String(first);
+    }
+    [["layer", layer], ["head", head]].forEach(([name, value]) => {
+      control(name).max = String(Math.max(Number(control(name).max), value));
+      control(name).value = String(value);
+    });
+    draw();
+    root.scrollIntoView({ block: "nearest" });
+  };
   return draw;
 };
 const drawGraph = graph();

@@ -38,6 +38,8 @@ const sphere = () => {
   ];
   const draw = () => {
     const scene = scenes[Number(control("scene").value)];
+    control("path").closest("label").hidden = !scene.layers;
+    if (!scene.layers) control("path").value = "flow";
     const moments = scene[control("path").value], layers = control("path").value === "layers";
     control("time").max = String(moments.length - 1);
     const now = Math.min(Number(control("time").value), moments.length - 1);

@@ -1,0 +1,5 @@
+"""Figures for papers, in matplotlib: each takes ``ax`` and gives it back."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -1,0 +1,14 @@
+from .flow_figures import energy as energy
+from .flow_figures import phase as phase
+from .flow_figures import sphere as sphere
+from .flow_figures import token_flow as token_flow
+from .graph_figures import attention_graph as attention_graph
+from .outcome_figures import accuracy_drops as accuracy_drops
+from .outcome_figures import training_curves as training_curves
+from .profile_figures import compare as compare
+from .profile_figures import conventions as conventions
+from .profile_figures import distributions as distributions
+from .profile_figures import heads as heads
+from .profile_figures import layers as layers
+from .profile_figures import relation as relation
+from .profile_figures import ridges as ridges

@@ -1,0 +1,49 @@
+"""A call of a record goes into the solver as it is, with its mask."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertConfig, BertModel, T5Config, T5Model
+
+import geoattn as ga
+
+
+@pytest.fixture(scope="module")
+def record() -> ga.attention.Record:
+    torch.manual_seed(0)
+    model = BertModel(
+        BertConfig(
+            vocab_size=30,
+            hidden_size=16,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=16,
+            initializer_range=0.5,
+        )
+    ).eval()
+    ids = torch.tensor([[1, 5, 6, 7, 8], [1, 9, 3, 0, 0]])
+    with ga.capture(model) as record, torch.no_grad():
+        model(input_ids=ids, attention_mask=(ids != 0).long())
+    return record
+
+
+def test_a_call_is_its_maps_with_its_mask(record: ga.attention.Record) -> None:
+    found = ga.ollivier_ricci(record[1])
+    expected = ga.ollivier_ricci(record[1].attention(), mask=record[1].valid)
+    assert np.array_equal(found.kappa, expected.kappa, equal_nan=True)
+    assert len(found.values()) == 2 * (10 + 3)
+    assert list(found.to_pandas().columns[:4]) == ["sample", "head", "i", "j"]
+
+
+def test_a_record_and_cross_attention_are_refused_in_words(record: ga.attention.Record) -> None:
+    with pytest.raises(ga.GeoattnError, match=r"give one of its calls: record\[0\] is 'encoder\.layer\.0"):
+        ga.ollivier_ricci(record)
+    config = T5Config(vocab_size=30, d_model=16, d_kv=8, num_heads=2, num_layers=1, d_ff=16)
+    model = T5Model(config).eval()
+    with ga.capture(model) as crossed, torch.no_grad():
+        model(input_ids=torch.ones(1, 4, dtype=torch.long), decoder_input_ids=torch.ones(1, 3, dtype=torch.long))
+    cross = next(call for call in crossed if call.kind == "cross")
+    with pytest.raises(ga.GeoattnError, match="cross-attention of 3 queries on 4 keys"):
+        ga.ollivier_ricci(cross)
