@@ -51,10 +51,14 @@ template <int V, bool PART>
 [[gnu::noinline]] auto CutSimplex<V, PART>::settle(bool outward, const std::uint64_t* side, const Hits<V>& columns, int limit, int count) -> Found {
     const std::int16_t *own = rough_p_.data() + outward * extent_.columns(), *other = rough_p_.data() + !outward * extent_.columns();
     Found best;
-    if (limit < Network::ROUGH_NONE && count_of(columns) <= MANY)
+    // Where nearly all ways lead over one node, many links of a part are tight. No slack is below zero: the first tight one will do.
+    const double tight = PART && !this->restless_ ? this->tie(net_) : -INF;
+    if (limit < Network::ROUGH_NONE && (PART || count_of(columns) <= MANY))
         each_of(columns, [&](int c) {
-            each_of(at_most<V>(extent_, rough_[!outward] + std::size_t(c) * extent_.stride(), own, other[c], side, limit),
-                    [&](int r) { consider(best, outward, r, c); });
+            if (best.slack <= tight) return;
+            each_of(at_most<V>(extent_, rough_[!outward] + std::size_t(c) * extent_.stride(), own, other[c], side, limit), [&](int r) {
+                if (!(best.slack <= tight)) consider(best, outward, r, c);
+            });
         });
     return best.slack < INF ? best : search_lengths(outward, side, count);
 }
@@ -63,14 +67,9 @@ template <int V, bool PART>
 [[gnu::noinline]] auto CutSimplex<V, PART>::search_lengths(bool outward, const std::uint64_t* side, int count) -> Found {
     Found best;
     if constexpr (PART) {
-        // Where nearly all ways lead over one node, many links of a part are tight. No slack is below zero: the first tight one will do.
-        const double tight = this->restless_ ? -INF : this->tie(net_);
         for (int k = 0; k < count; ++k)
             for (int c = 0; c < n_; ++c)
-                if (!has(side, c)) {
-                    consider(best, outward, list_[k], c);
-                    if (best.slack <= tight) return best;
-                }
+                if (!has(side, c)) consider(best, outward, list_[k], c);
     } else if (outward || !net_.directed) {
         const double sign = SIGN[outward];
         for (int c = 0; c < n_; ++c) more_[c] = has(side, c) ? INF : sign * p_[c];
