@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, no_type_check
 
 from geoattn.attention.products import is_parameter
-from geoattn.attention.softmax_tracker import Softmax, WeightedSum
+from geoattn.attention.followed_tensors import Softmax, WeightedSum
 
 __all__ = ["SoftmaxUse", "judge", "leftover_use"]
 
@@ -17,11 +17,12 @@ MEANINGS = {
     "router": "the best entries are chosen: a router",
     "classifier": "nothing is summed up with it: a classifier, or an output",
     "pooling": "a weighted mean over tokens with one row, or learned rows: a pooling",
+    "mixed": "it is mixed into another map, which is recorded",
     "gate": "it scales other tensors and is not summed up with values: a gate",
     "linear attention": "a softmax over features, or keys that are summed up before the queries come: no map of tokens",
     "channel attention": "the map is between channels, not between tokens",
     "prototypes": "the values are parameters of the model: a codebook",
-    "block-sparse": "its row is cut into parts that meet different values: block-sparse or banded attention",
+    "block-sparse": "its row is cut into parts, or reshaped, so that they meet different values: block-sparse or banded attention",
     "factorised": "it is multiplied with another softmax: a factor of an approximation of attention",
     "deformable": "it weighs sampled points, not all pairs of tokens: deformable attention",
     "unexplained": "it is made from a product of queries and keys, and its product with values was not seen",
@@ -97,5 +98,5 @@ def leftover_use(softmax: Softmax, touched: bool) -> str:
     if softmax.use is not None:
         return softmax.use
     if softmax.scores is not None:
-        return "unexplained"
+        return "block-sparse" if softmax.broken else "unexplained"
     return "gate" if touched else "classifier"

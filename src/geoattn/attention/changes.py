@@ -14,7 +14,7 @@ import torch
 from torch.nn import functional
 
 from geoattn.attention.products import Product
-from geoattn.attention.softmax_tracker import softmax_axis
+from geoattn.attention.function_kinds import softmax_axis
 
 __all__ = ["changed_attention", "changed_softmax"]
 

@@ -14,7 +14,7 @@ from geoattn.attention.axes import MERGES
 from geoattn.attention.changes import changed_attention, changed_softmax
 from geoattn.attention.products import PRODUCTS
 from geoattn.attention.refusals import KERNELS
-from geoattn.attention.softmax_tracker import LOG_SOFTMAXES, SOFTMAXES, softmax_axis
+from geoattn.attention.function_kinds import LOG_SOFTMAXES, SOFTMAXES, softmax_axis
 from geoattn.attention.torch_compile import plain_python, runs_compiled_graph
 
 __all__ = ["AttentionMode"]
@@ -26,6 +26,7 @@ _FUSED = (
     torch.ops.aten.scaled_dot_product_attention,  # as an exported model calls it
     torch.ops.aten.scaled_dot_product_attention.default,
 )
+_BEST = (torch.topk, Tensor.topk)
 _ROLES = {
     _MULTI_HEAD: "multi-head",
     _UNFLATTEN: "unflatten",
@@ -34,6 +35,7 @@ _ROLES = {
     **dict.fromkeys(LOG_SOFTMAXES, "log-softmax"),
     **dict.fromkeys(MERGES, "merge"),
     **dict.fromkeys(PRODUCTS, "product"),
+    **dict.fromkeys(_BEST, "select"),
 }
 _ORDINARY = {FunctionType, BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType}
 
@@ -91,6 +93,8 @@ class AttentionMode(TorchFunctionMode):
             out = recorder.follow(func, args, kwargs)
         else:
             out = func(*args, **kwargs)
+        if role == "select":
+            self.tracker.select(out)
         if role == "merge" and isinstance(out, Tensor) and out.ndim == 3:
             recorder.merged(args, kwargs, out)
         return out
@@ -135,6 +139,8 @@ def _role(func):
         return "merge"
     if func in PRODUCTS:
         return "product"
+    if func in _BEST:
+        return "select"
     return "multi-head" if func is _MULTI_HEAD else "unflatten" if func is _UNFLATTEN else None
 
 
