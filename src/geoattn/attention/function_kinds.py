@@ -13,7 +13,7 @@ from torch.nn import functional
 
 __all__ = [
     "CASTS", "CUTS", "DROPOUTS", "EXPONENTIALS", "IN_PLACE", "LINEAR", "LOG_SOFTMAXES", "RANDOM", "SELECTIONS",
-    "SOFTMAXES", "STORES", "is_active_dropout", "is_dropout_in_place", "softmax_axis",
+    "SHAPED", "SOFTMAXES", "STORES", "is_active_dropout", "is_dropout_in_place", "softmax_axis",
 ]  # fmt: skip
 
 LOG_SOFTMAXES = (functional.log_softmax, torch.log_softmax, Tensor.log_softmax, torch.special.log_softmax)
@@ -31,6 +31,11 @@ DROPOUTS = (
 #: A mask of random numbers is dropout that is written by hand.
 RANDOM = (
     torch.bernoulli, Tensor.bernoulli, Tensor.bernoulli_, torch.rand, torch.rand_like, Tensor.uniform_,
+)  # fmt: skip
+#: They take the shape of their argument and none of its numbers.
+SHAPED = (
+    torch.empty_like, torch.zeros_like, torch.ones_like, torch.full_like, torch.rand_like, torch.randn_like,
+    Tensor.new_empty, Tensor.new_zeros, Tensor.new_ones, Tensor.new_full,
 )  # fmt: skip
 #: They write into their first argument and return nothing.
 STORES = (Tensor.__setitem__,)

@@ -12,9 +12,10 @@ from torch.overrides import TorchFunctionMode
 
 from geoattn.attention.axes import MERGES
 from geoattn.attention.changes import changed_attention, changed_softmax
+from geoattn.attention.function_kinds import LOG_SOFTMAXES, SOFTMAXES, softmax_axis
+from geoattn.attention.hidden_softmaxes import HiddenSoftmaxes
 from geoattn.attention.products import PRODUCTS
 from geoattn.attention.refusals import KERNELS
-from geoattn.attention.function_kinds import LOG_SOFTMAXES, SOFTMAXES, softmax_axis
 from geoattn.attention.torch_compile import plain_python, runs_compiled_graph
 
 __all__ = ["AttentionMode"]
@@ -67,7 +68,7 @@ class AttentionMode(TorchFunctionMode):
         if not recorder.running:
             return func(*args, **kwargs)
         role = _role(func) if torch.compiler.is_compiling() else _ROLES.get(func)
-        following = self.tracker.is_following()
+        following = self.tracker.is_following() or recorder.streams.depth > 0
         if role is None and not following and type(func) in _ORDINARY:  # nearly all functions
             return func(*args, **kwargs)
         if role == "multi-head":
@@ -77,10 +78,15 @@ class AttentionMode(TorchFunctionMode):
             return _unflatten(*args, **kwargs)
         if not torch.compiler.is_compiling() and runs_compiled_graph(1):
             return func(*args, **kwargs)  # what a compiled graph does was seen when it was traced
-        if role == "fused":
-            return self._fused(func, args, kwargs)
-        if role == "softmax":
-            return self._softmax(func, args, kwargs)
+        if role == "fused" or role == "softmax":
+            run = self._fused if role == "fused" else self._softmax
+            if torch.compiler.is_compiling():
+                return run(func, args, kwargs)
+            HiddenSoftmaxes.expected += 1
+            try:
+                return run(func, args, kwargs)
+            finally:
+                HiddenSoftmaxes.expected -= 1
         if role == "log-softmax":
             out = func(*args, **kwargs)
             axis = softmax_axis(func, args, kwargs, out)

@@ -59,6 +59,7 @@ class ModelWatch:
             members[:] = [other for other in members if other is not member]
         self._update()
         if not self.recorder.listeners and not self.mode.changes:
+            self.recorder.hidden.stop()
             self.stack.detach()
 
     def _attach(self, model: nn.Module) -> None:
@@ -76,9 +77,12 @@ class ModelWatch:
         recorder.wanted = wanted
 
     def _begin(self, module: nn.Module) -> None:
+        if self.recorder.listeners:
+            self.recorder.hidden.start(module)
         for member in (*self.recorder.listeners, *self.mode.changes):
             member.begin(module)
 
     def _end(self, module: nn.Module, output: Any) -> None:
+        self.recorder.end(module)
         for member in (*self.recorder.listeners, *self.mode.changes):
             member.end(module, output)

@@ -44,8 +44,11 @@ class Context(NamedTuple):
 
 
 @no_type_check
-def describe(running: list[RunningModule], n: int, m: int, with_inputs: bool) -> Context:
-    """What the running modules say of a call with n queries and m keys. O(modules around it)."""
+def describe(running: list[RunningModule], n: int, m: int, with_inputs: bool, other: Any = None) -> Context:
+    """What the running modules say of a call with n queries and m keys. O(modules around it).
+
+    ``other`` is the sequence that the keys come from, when it was seen to be another than that of the queries.
+    """
     module = running[-1]
     tokens = None
     for i in range(len(running) - 1, max(-1, len(running) - 4), -1):
@@ -54,7 +57,7 @@ def describe(running: list[RunningModule], n: int, m: int, with_inputs: bool) ->
             break
     batch = None if tokens is None else tokens.shape[0]
     appended = module.parameters[:3] == _TORCH
-    source = _source(module, tokens, n, m)
+    source = other if other is not None and n == m else _source(module, tokens, n, m)
     if n == m and source is not None and source.ndim == 3 and _joins(module, source, n):
         kind, source = "joint", None
         key_mask = query_mask = None

@@ -14,12 +14,13 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode, _push_mode
 
 from geoattn._core.errors import GeoattnError
+from geoattn.attention.streams import sequences_of
 from geoattn.attention.torch_compile import plain_python
 
 __all__ = ["ModuleStack", "RunningModule", "in_backward", "module_names"]
 
 _WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
-_HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "heads", "nhead", "num_head")
+_HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "heads", "nhead", "num_head", "num_attn_heads")
 
 
 class Facts(NamedTuple):
@@ -39,7 +40,7 @@ class RunningModule(NamedTuple):
     """One running module, and the arguments of its forward.
 
     ``only_tokens``: the module and those around it were given one tensor of numbers each and nothing else, no masks,
-    no other sequence.
+    no other sequence. ``sequences`` are those of equal length that the module was given, if there are several.
     """
 
     name: str
@@ -49,6 +50,7 @@ class RunningModule(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     only_tokens: bool
+    sequences: Any = ()
 
 
 class ModuleHooks(NamedTuple):
@@ -127,7 +129,7 @@ class ModuleStack:
     @no_type_check  # traced by torch.compile
     def _make_hooks(self, facts: Facts) -> tuple[Any, Any]:
         name, parameters, heads, batch_first = facts
-        running, mode, on_leave = self.running, self._mode, self._on_leave
+        running, mode, on_leave, streams = self.running, self._mode, self._on_leave, self._mode.recorder.streams
 
         @plain_python
         def enter(_module, args, kwargs):
@@ -141,7 +143,10 @@ class ModuleStack:
             if not running:
                 _push_mode(mode)
             plain = (not running or running[-1].only_tokens) and _is_one_tensor(args, kwargs)
-            running.append(RunningModule(name, parameters, heads, batch_first, args, kwargs, plain))
+            several = sequences_of(args, kwargs) if len(args) + len(kwargs) > 1 else ()
+            running.append(RunningModule(name, parameters, heads, batch_first, args, kwargs, plain, several))
+            if several:
+                streams.begin(several, len(running))
 
         @plain_python
         def leave(_module, _args, output):

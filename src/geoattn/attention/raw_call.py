@@ -26,10 +26,12 @@ class RawCall(NamedTuple):
 
     Either ``weights`` (..., n, m), or ``query`` (..., n, d) and ``key`` (..., m, d). ``diagonal`` k hides keys
     j > i + k from query i. ``grouped``: query heads share keys in groups. ``merge`` is (heads, whether they are
-    outer) of batch and heads in one axis, if it was seen how they got there. ``peaks`` (..., m) are the highest
+    outer) of batch and heads in one axis, if it was seen how they got there; ``steps`` are the strides of the axes in
+    front. ``peaks`` (..., m) are the highest
     scores of each key. ``probe`` is (value (m, d), output (n, d)) of the first head of the first sample.
     ``cast`` is the dtype that autocast gives to queries, keys and masks. ``part`` counts the calls of one run of the
-    module. ``sink`` is the number of columns that the model cut off after the softmax.
+    module. ``sink`` is the number of columns that the model cut off after the softmax. ``inputs``: inputs were
+    asked for. ``random``: the model applied a random mask to the weights itself.
     """
 
     context: Context
@@ -42,12 +44,15 @@ class RawCall(NamedTuple):
     scale: float = 1.0
     grouped: bool = False
     merge: Any = None
+    steps: Any = None
     peaks: Any = None
     cast: Any = None
     dropout: bool = False
     probe: Any = None
     part: int = 0
     sink: int = 0
+    inputs: bool = False
+    random: bool = False
 
 
 def read_call(raw: RawCall, seen: tuple[int | None, ...], index: int, visit: int, before: Call | None) -> Call:
@@ -64,7 +69,7 @@ def read_call(raw: RawCall, seen: tuple[int | None, ...], index: int, visit: int
     subject = query if raw.weights is None else raw.weights
     axes, n = tuple(subject.shape[:-2]), subject.shape[-2]
     m = key.shape[-2] if raw.weights is None else subject.shape[-1]
-    lead = lead_axes(axes, context.heads, context.batch, raw.merge)
+    lead = lead_axes(axes, context.heads, context.batch, raw.merge, raw.steps)
     if raw.grouped and len(axes) == 1:
         lead = Lead(1, axes[0])
     b, h = lead.batch, lead.heads
@@ -89,6 +94,8 @@ def read_call(raw: RawCall, seen: tuple[int | None, ...], index: int, visit: int
         peaks=_peaks(raw.peaks, lead, m),
         tokens=context.tokens,
         source=context.source,
+        inputs=raw.inputs,
+        random=raw.random,
         appended=context.appended,
         length=context.length,
         whole=context.whole,
@@ -163,7 +170,7 @@ def _fitting(mask: Any, batch: int, length: int) -> Tensor | None:
 
 def _keep_cached(stored: StoredTensors, size: int, kind: str) -> StoredTensors:
     """Behind a cache: rows of the map where they are smaller than the keys, else a copy of the keys."""
-    if stored.value is None and size <= stored.query.numel() + stored.key.numel():
+    if not stored.inputs and size <= stored.query.numel() + stored.key.numel():
         everything = slice(None)
         weights = stored.build(everything, everything, everything, "")
         return replace(stored, weights=weights, query=None, key=None, versions=versions(weights), cast=None)

@@ -153,11 +153,13 @@ class Record(Viewable, Sequence):  # not Sequence[Call]: type checkers at run ti
 
     def warn_of_missing(self) -> None:
         """Warn of attention that ran and is not in the record."""
-        for use in self._missing:
-            shape = " x ".join(map(str, use.shape))
+        for kind in dict.fromkeys(use.use for use in self._missing):
+            uses = [use for use in self._missing if use.use == kind]
+            shape, names = " x ".join(map(str, uses[0].shape)), name_some([use.name for use in uses], limit=4)
             text = (
-                f"a softmax of shape {shape} over axis {use.axis} in {use.name!r} is not in the record: {use.meaning}."
-                f" Record other layers with layers=, or write this one with scaled_dot_product_attention."
+                f"a softmax of shape {shape} over axis {uses[0].axis} in {names} is not in the record:"
+                f" {uses[0].meaning}. Record other layers with layers=, or write this one with"
+                " scaled_dot_product_attention; record.account() lists all softmaxes."
             )
             warnings.warn(text, CaptureWarning, stacklevel=4)
         self._missing.clear()
@@ -210,20 +212,33 @@ class Record(Viewable, Sequence):  # not Sequence[Call]: type checkers at run ti
             self._account.append(item)
             if item.is_missing and (self.wanted is None or item.name in self.wanted):
                 self._missing[item] = None
+                if item.in_parts:
+                    self._drop_parts(item)
             return
         if self.wanted is not None and item.context.name not in self.wanted:
             self._elsewhere[item.context.name] = None
             return
-        if not self.inputs and item.value is not None:
+        if not self.inputs and item.inputs:
             item = _without_inputs(item)
         if item.weights is None:
             shape = (*item.query.shape[:-1], item.key.shape[-2])
             self._account.append(SoftmaxUse(item.context.name, shape, -1, "fused"))
         self._waiting.append((item, versions_of(item)))
         route = "sdpa" if item.weights is None else "softmax"
-        first = route not in self._checked or (item.sink and "sink" not in self._checked)
+        first = any(what not in self._checked for what in _worth_a_check(route, item.sink, item.random))
         if self._reduce is not None or first or reads_a_cache(item):
             self._read_waiting()
+
+    def _drop_parts(self, use: SoftmaxUse) -> None:
+        """Forget maps of a module that are parts of attention which is not recorded."""
+        self._read_waiting()
+        kept = [call for call in self._calls if call.name != use.name]
+        if len(kept) < len(self._calls):
+            self._calls = [replace(call, index=i) for i, call in enumerate(kept)]
+            self._account = [
+                one._replace(use=use.use) if one.name == use.name and one.use in ("captured", "fused") else one
+                for one in self._account
+            ]
 
     def _read_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -237,8 +252,9 @@ class Record(Viewable, Sequence):  # not Sequence[Call]: type checkers at run ti
         call = read_call(raw, versions, len(self._calls), visit, self._last_self)
         if call.kind == "self":
             self._last_self = call
-        if call.route not in self._checked or (call.sink and "sink" not in self._checked):
-            self._checked.update((call.route, "sink") if call.sink else (call.route,))
+        worth = _worth_a_check(call.route, call.sink, raw.random)
+        if not self._checked.issuperset(worth):
+            self._checked.update(worth)
             result = check_call(call)
             if result.ok and not math.isnan(result.error):
                 self._sound.add(call.route)
@@ -278,9 +294,14 @@ class Record(Viewable, Sequence):  # not Sequence[Call]: type checkers at run ti
         )
 
 
+def _worth_a_check(route: str, sink: int, random: bool) -> tuple[str, ...]:
+    """What the first call of each kind is checked for without being asked."""
+    return (route, *(("sink",) if sink else ()), *(("random mask",) if random else ()))
+
+
 def _without_inputs(raw: RawCall) -> RawCall:
     """The call as a capture without ``inputs`` sees it: another capture of the same model wanted them."""
-    raw = raw._replace(value=None, context=raw.context._replace(tokens=None, source=None))
+    raw = raw._replace(inputs=False, value=None, context=raw.context._replace(tokens=None, source=None))
     return raw if raw.weights is None else raw._replace(query=None, key=None)
 
 

@@ -17,10 +17,28 @@ from torch.nn import functional
 
 from geoattn.attention.axis_tracking import VIEWS, axis_after
 from geoattn.attention.followed_tensors import (
-    Derived, Score, Softmax, WeightedSum, are_weights, find_derived, is_of_batches, is_one_of, tensors_of,
+    Derived,
+    Score,
+    Softmax,
+    WeightedSum,
+    are_weights,
+    find_derived,
+    is_of_batches,
+    is_one_of,
+    tensors_of,
 )  # fmt: skip
 from geoattn.attention.function_kinds import (
-    CASTS, CUTS, DROPOUTS, EXPONENTIALS, LINEAR, RANDOM, SELECTIONS, STORES, is_active_dropout, is_dropout_in_place,
+    CASTS,
+    CUTS,
+    DROPOUTS,
+    EXPONENTIALS,
+    LINEAR,
+    RANDOM,
+    SELECTIONS,
+    SHAPED,
+    STORES,
+    is_active_dropout,
+    is_dropout_in_place,
 )  # fmt: skip
 from geoattn.attention.products import PRODUCTS, factors_of, weighted_sum
 from geoattn.attention.without_dropout import clean_arguments, clean_keywords, copy_before_change
@@ -103,7 +121,7 @@ class SoftmaxTracker:
                     out = func(*args, **kwargs)
                     self.begin(argument, out, axis, depth, name)
                     return out, None
-        given = find_derived(self.derived, args, kwargs) if self.derived else []
+        given = find_derived(self.derived, args, kwargs) if self.derived and func not in SHAPED else []
         if given and func in DROPOUTS and self._save_weights(func, args, kwargs):
             given = find_derived(self.derived, args, kwargs)
         before = copy_before_change(func, args, given) if given else None
