@@ -137,7 +137,7 @@ def broadcast_lead(query: Tensor, key: Tensor, grouped: bool) -> tuple[Tensor, T
     """Queries and keys with as many axes each, and queries with all samples and heads of both."""
     ndim = max(query.ndim, key.ndim)
     query, key = (x if x.ndim == ndim else x[(None,) * (ndim - x.ndim)] for x in (query, key))
-    if query.shape[:-2] == key.shape[:-2]:
+    if query.shape[:-2] == key.shape[:-2] or (grouped and query.shape[:-3] == key.shape[:-3]):
         return query, key
     if grouped:  # the axis of heads is not shared
         axes = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3])

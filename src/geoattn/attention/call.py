@@ -25,13 +25,15 @@ PROBED_ROWS = 64  # that the self-check compares
 class Probe:
     """Values and output of the first head of the first sample, for the self-check.
 
-    ``used`` are its first rows with dropout, where the model made them and dropout was active.
+    ``used`` are its first rows with dropout, where the model made them and dropout was active. Behind a cache values
+    are long, and ``error`` is kept instead: (map x values - output, largest value).
     """
 
-    value: Float[Tensor, "m d"]
-    output: Float[Tensor, "n d"]
+    value: Float[Tensor, "m d"] | None
+    output: Float[Tensor, "n d"] | None
     used: Float[Tensor, "r m"] | None
     dropout: bool
+    error: Any = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -21,7 +21,7 @@ from geoattn.attention.hidden_softmaxes import HiddenSoftmaxes
 from geoattn.attention.module_context import describe, token_counts
 from geoattn.attention.module_stack import RunningModule, in_backward
 from geoattn.attention.products import Product, queries_and_keys, weighted_sum
-from geoattn.attention.raw_call import RawCall
+from geoattn.attention.raw_call import RawCall, keep_rows, reads_a_cache
 from geoattn.attention.refusals import kernel_complaint, refuse_reentrant, refuse_tensor
 from geoattn.attention.softmax_tracker import SoftmaxTracker
 from geoattn.attention.streams import Streams
@@ -58,6 +58,7 @@ class CallRecorder:
         self.merges: list[Any] = []
         self.streams = Streams()
         self.hidden = HiddenSoftmaxes(self.running)
+        self.surprise = ""  # the module around one that had no hooks, in which attention ran
         self._pending = Pending(None, None)
         self._last_run: Any = None
         self._part = 0
@@ -96,9 +97,17 @@ class CallRecorder:
 
     def end(self, module: Any) -> None:
         """A forward pass that began at this module has ended."""
-        self.hidden.stop()
         for use in self.hidden.found(module):
             self._receive(use)
+
+    def heard(self) -> None:
+        """Scores or a softmax were made in the module that is running. Outside of compiled code only."""
+        loud = self.hidden.loud
+        if self.running[-1].name in loud:
+            return
+        if not self.hidden.is_active:  # a part of it that was silent so far, and bears no name for now
+            self.surprise = self.running[-1].name
+        loud.update([module.name for module in self.running])
 
     def fused(self, args: Any, kwargs: Any, out: Any) -> None:
         """scaled_dot_product_attention ran."""
@@ -121,24 +130,27 @@ class CallRecorder:
             self._add(SoftmaxUse(self.running[-1].name, (*query.shape[:-1], m), -1, "channel attention"))
             return
         context = describe(self.running, n, m, self.with_inputs, self.streams.source_of_keys(query, key))
-        self._add(
-            RawCall(
-                context,
-                query=_own(query),
-                key=_own(key),
-                value=_own(value) if self.with_inputs else None,
-                mask=mask,
-                diagonal=diagonal,
-                scale=1 / math.sqrt(query.shape[-1]) if scale is None else float(scale),
-                grouped=bool(kwargs.get("enable_gqa", False)),
-                merge=self._merge(query.ndim, (query, key, value), context),
-                steps=_steps(query, key, value),
-                cast=_autocast_dtype(query),
-                dropout=dropout > 0,
-                probe=_probe(value, out),
-                inputs=self.with_inputs,
-            )
+        call = RawCall(
+            context,
+            query=query,
+            key=key,
+            mask=mask,
+            diagonal=diagonal,
+            scale=1 / math.sqrt(query.shape[-1]) if scale is None else float(scale),
+            grouped=bool(kwargs.get("enable_gqa", False)),
+            merge=self._merge(query.ndim, (query, key, value), context),
+            steps=_steps(query, key, value),
+            cast=_autocast_dtype(query),
+            dropout=dropout > 0,
+            inputs=self.with_inputs,
         )
+        if not torch.compiler.is_compiling() and reads_a_cache(call):
+            call = keep_rows(call, value, out)
+        if call.rows is None:
+            kept = _own(value) if self.with_inputs else None
+            probe = _probe(value, out, dropout > 0)
+            call = call._replace(query=_own(query), key=_own(key), value=kept, probe=probe)
+        self._add(call)
 
     def kernel(self, func: Any) -> None:
         """A kernel ran that is no function of torch: refused, once outside of compiled code, if it is attention."""
@@ -235,7 +247,7 @@ class CallRecorder:
                 sink=sink,
                 inputs=self.with_inputs,
                 random=derived.random,
-                probe=None if product.result is None else _probe(values, product.result, used),
+                probe=None if product.result is None else _probe(values, product.result, derived.dropped or part, used),
             )
         )
         return True
@@ -299,11 +311,11 @@ class CallRecorder:
 
 
 @no_type_check
-def _probe(value: Any, out: Any, used: Any = None) -> Any:
+def _probe(value: Any, out: Any, dropout: bool, used: Any = None) -> Any:
     """Values and output of the first head of the first sample, and some rows of its weights with dropout."""
     first, place = (0,) * (value.ndim - 2), (0,) * (out.ndim - 2)
     rows = None if used is None else used.detach()[(0,) * (used.ndim - 2)][:PROBED_ROWS].clone()
-    return value.detach()[first].clone(), out.detach()[place].clone(), rows
+    return value.detach()[first].clone(), out.detach()[place].clone(), rows, dropout
 
 
 @no_type_check

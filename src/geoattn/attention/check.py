@@ -93,6 +93,8 @@ def _error(call: Any, weights: torch.Tensor, rows: torch.Tensor) -> float:
     probe = call.probe
     if probe is None:
         return _NAN
+    if probe.error is not None:
+        return float(probe.error[0].abs().max()) / max(float(probe.error[1]), 1e-30)
     value, output = probe.value.double(), probe.output
     if probe.dropout and probe.used is not None:
         weights, output = probe.used.double(), output[: len(probe.used)]
@@ -119,7 +121,7 @@ def _limit(call: Any) -> float:
     dtypes = {
         call.stored.cast,
         call.stored.any_part().dtype,
-        call.probe.value.dtype if call.probe is not None else None,
+        call.probe.value.dtype if call.probe is not None and call.probe.value is not None else None,
     }
     if dtypes & {torch.float16, torch.bfloat16}:
         return 2e-2

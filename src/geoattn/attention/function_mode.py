@@ -64,13 +64,18 @@ class AttentionMode(TorchFunctionMode):
     @plain_python
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = {} if kwargs is None else kwargs
-        recorder = self.recorder
-        if not recorder.running:
-            return func(*args, **kwargs)
         role = _role(func) if torch.compiler.is_compiling() else _ROLES.get(func)
-        following = self.tracker.is_following() or recorder.streams.depth > 0
+        recorder, tracker = self.recorder, self.tracker
+        following = tracker.scores or tracker.derived or tracker.logs or recorder.streams.depth > 0
         if role is None and not following and type(func) in _ORDINARY:  # nearly all functions
             return func(*args, **kwargs)
+        if not recorder.running:
+            return func(*args, **kwargs)
+        if role == "merge" and not following:
+            out = func(*args, **kwargs)
+            if isinstance(out, Tensor) and out.ndim == 3:
+                recorder.merged(args, kwargs, out)
+            return out
         if role == "multi-head":
             with self:
                 return self.multi_head(*args, **kwargs)
@@ -78,6 +83,8 @@ class AttentionMode(TorchFunctionMode):
             return _unflatten(*args, **kwargs)
         if not torch.compiler.is_compiling() and runs_compiled_graph(1):
             return func(*args, **kwargs)  # what a compiled graph does was seen when it was traced
+        if role is not None and role != "merge" and not torch.compiler.is_compiling():
+            recorder.heard()
         if role == "fused" or role == "softmax":
             run = self._fused if role == "fused" else self._softmax
             if torch.compiler.is_compiling():

@@ -41,7 +41,10 @@ class HiddenSoftmaxes(TorchDispatchMode):
     def __init__(self, running: list[Any]) -> None:
         super().__init__()
         self._running = running
-        self._current: list[SoftmaxUse] | None = None
+        self.is_active = False
+        self.ran: set[str] = set()  # names of the modules that ran
+        self.loud: set[str] = set()  # of those in which scores or a softmax were made, and of those around them
+        self._current: list[SoftmaxUse] = []
         self._found = {False: WeakKeyDictionary(), True: WeakKeyDictionary()}  # by training
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -53,18 +56,24 @@ class HiddenSoftmaxes(TorchDispatchMode):
             self._current.append(SoftmaxUse(name, tuple(tensor.shape), axis, "hidden"))
         return out
 
-    def start(self, module: nn.Module) -> None:
-        """A forward pass begins at a module."""
+    def start(self, module: nn.Module) -> bool:
+        """A forward pass begins at a module; True when it is the first."""
         known = self._found[module.training]
-        if self._current is None and module not in known and not is_compiled(module):
-            self._current = known[module] = []
-            self.__enter__()
+        if self.is_active or module in known or is_compiled(module):
+            return False
+        self._current = known[module] = []
+        self.is_active = True
+        self.ran.clear()
+        self.__enter__()
+        return True
 
-    def stop(self) -> None:
-        """It has ended, or was cut short."""
-        if self._current is not None:
-            self._current = None
-            self.__exit__(None, None, None)
+    def stop(self) -> bool:
+        """It has ended, or was cut short; True when it was the first."""
+        if not self.is_active:
+            return False
+        self.is_active = False
+        self.__exit__(None, None, None)
+        return True
 
     def found(self, module: nn.Module) -> list[SoftmaxUse]:
         """What the first pass that began at the module found."""

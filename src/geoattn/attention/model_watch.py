@@ -6,12 +6,14 @@ so that a second capture does not build them anew and torch.compile does not com
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from torch import nn
 
 from geoattn.attention.call_recorder import CallRecorder
+from geoattn.attention.check import CaptureWarning
 from geoattn.attention.function_mode import AttentionMode
 from geoattn.attention.module_stack import ModuleStack
 
@@ -77,12 +79,24 @@ class ModelWatch:
         recorder.wanted = wanted
 
     def _begin(self, module: nn.Module) -> None:
-        if self.recorder.listeners:
-            self.recorder.hidden.start(module)
+        if self.recorder.listeners and self.recorder.hidden.start(module):
+            self.stack.wake()
         for member in (*self.recorder.listeners, *self.mode.changes):
             member.begin(module)
 
     def _end(self, module: nn.Module, output: Any) -> None:
+        hidden = self.recorder.hidden
+        if hidden.stop() and output is not None:
+            self.stack.quieten(hidden.ran, hidden.loud)
+        elif self.recorder.surprise:
+            name, self.recorder.surprise = self.recorder.surprise, ""
+            if self.stack.wake():
+                warnings.warn(
+                    f"attention, or another product or softmax, ran inside {name!r} where none ran before; in this"
+                    " forward pass it bears the name of that module, in later ones its own.",
+                    CaptureWarning,
+                    stacklevel=2,
+                )
         self.recorder.end(module)
         for member in (*self.recorder.listeners, *self.mode.changes):
             member.end(module, output)

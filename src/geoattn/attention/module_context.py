@@ -73,8 +73,17 @@ def describe(running: list[RunningModule], n: int, m: int, with_inputs: bool, ot
         tokens = source = None
     return Context(
         module.name, kind, module.heads, batch, appended, key_mask, query_mask, tokens, source, length,
-        module.only_tokens,
+        all([_is_one_tensor(each) for each in running]),
     )  # fmt: skip
+
+
+@no_type_check
+def _is_one_tensor(module: RunningModule) -> bool:
+    """Whether a module was given one tensor of numbers and nothing else, no masks, no other sequence."""
+    args = module.args
+    if len(args) != 1 or len(module.kwargs) > 0:
+        return False
+    return isinstance(args[0], Tensor) and args[0].is_floating_point()
 
 
 @no_type_check

@@ -221,7 +221,7 @@ class Record(Viewable, Sequence):  # not Sequence[Call]: type checkers at run ti
         if not self.inputs and item.inputs:
             item = _without_inputs(item)
         if item.weights is None:
-            shape = (*item.query.shape[:-1], item.key.shape[-2])
+            shape = (*item.query.shape[:-1], item.key.shape[-2]) if item.rows is None else tuple(item.rows.shape)
             self._account.append(SoftmaxUse(item.context.name, shape, -1, "fused"))
         self._waiting.append((item, versions_of(item)))
         route = "sdpa" if item.weights is None else "softmax"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import lru_cache
 from typing import Any, no_type_check
 
 import torch
@@ -25,6 +26,9 @@ def refuse_model(model: Any) -> None:
     if not isinstance(model, nn.Module):
         raise GeoattnError(f"capture needs a torch.nn.Module; got {type(model).__name__}.")
     for name, module in model.named_modules():
+        config = module.__dict__.get("config")
+        if config is None and not _is_closed(type(module)):  # nearly all modules
+            continue
         where = f" (at {name!r})" if name else ""
         if isinstance(module, nn.DataParallel):
             raise GeoattnError(
@@ -35,12 +39,18 @@ def refuse_model(model: Any) -> None:
             raise GeoattnError(
                 f"a TorchScript module{where} runs outside of Python; capture the model it was made from."
             )
-        kind = getattr(vars(module).get("config"), "_attn_implementation", None)
+        kind = getattr(config, "_attn_implementation", None)
         if isinstance(kind, str) and any(word in kind for word in _HIDDEN):
             raise GeoattnError(
                 f"attention implementation {kind!r}{where} shows neither its weights nor its masks; call"
                 " model.set_attn_implementation('sdpa') before the capture."
             )
+
+
+@lru_cache(maxsize=4096)
+def _is_closed(kind: type) -> bool:
+    """Whether modules of this class run where no function mode sees them."""
+    return issubclass(kind, (nn.DataParallel, torch.jit.ScriptModule))
 
 
 def refuse_reentrant(name: str) -> None:

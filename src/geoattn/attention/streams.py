@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, no_type_check
 
+import torch
 from torch import Tensor
 
 from geoattn.attention.followed_tensors import tensors_of
 
-__all__ = ["Streams", "sequences_of"]
+__all__ = ["Streams"]
 
 _REMEMBERED = 64  # tensors that are followed at once
 
@@ -35,8 +36,15 @@ class Streams:
         self.sequences: list[Any] = []
         self._made: list[Made] = []
 
-    def begin(self, sequences: list[Any], depth: int) -> None:
-        """A module was given these sequences."""
+    def enter(self, args: Any, kwargs: Any, depth: int) -> None:
+        """A module begins, as the ``depth``-th of those that are running."""
+        tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+        if len(tensors) < 2:
+            return
+        with torch._C.DisableTorchFunction():
+            sequences = _sequences(tensors)
+        if not sequences:
+            return
         self.depth = depth
         self.sequences = sequences
         self._made = [Made(sequences[i], (i,)) for i in range(len(sequences))]
@@ -76,11 +84,11 @@ class Streams:
 
 
 @no_type_check
-def sequences_of(args: Any, kwargs: Any) -> list[Any]:
-    """Different sequences (batch, n, width) of equal length among the arguments; empty when there are not several."""
+def _sequences(tensors: list[Any]) -> list[Any]:
+    """Different sequences (batch, n, width) of equal length; empty when there are not several."""
     found = []
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, Tensor) and value.ndim == 3 and value.is_floating_point():
+    for value in tensors:
+        if value.ndim == 3 and value.is_floating_point():
             if not any([value is other for other in found]) and (not found or value.shape[:2] == found[0].shape[:2]):
                 found.append(value)
     return found if len(found) > 1 else []
