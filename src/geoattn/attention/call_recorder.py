@@ -58,6 +58,7 @@ class CallRecorder:
         self.merges: list[Any] = []
         self.streams = Streams()
         self.hidden = HiddenSoftmaxes(self.running)
+        self.had_gradients = True  # when the forward pass began; without them checkpointing cuts nothing
         self.surprise = ""  # the module around one that had no hooks, in which attention ran
         self._pending = Pending(None, None)
         self._last_run: Any = None
@@ -280,7 +281,7 @@ class CallRecorder:
         if not torch.compiler.is_compiling():
             if in_backward():
                 return True
-            if not torch.is_grad_enabled():
+            if self.had_gradients and not torch.is_grad_enabled():
                 refuse_reentrant(name)
         if not self._is_wanted(name):
             self._pending = Pending(name, self._pending)

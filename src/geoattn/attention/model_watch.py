@@ -10,12 +10,14 @@ import warnings
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import torch
 from torch import nn
 
 from geoattn.attention.call_recorder import CallRecorder
 from geoattn.attention.check import CaptureWarning
 from geoattn.attention.function_mode import AttentionMode
 from geoattn.attention.module_stack import ModuleStack
+from geoattn.attention.refusals import in_reentrant
 
 __all__ = ["ModelWatch", "watch_model"]
 
@@ -79,6 +81,7 @@ class ModelWatch:
         recorder.wanted = wanted
 
     def _begin(self, module: nn.Module) -> None:
+        self.recorder.had_gradients = torch.is_grad_enabled() or in_reentrant()
         if self.recorder.listeners and self.recorder.hidden.start(module):
             self.stack.wake()
         for member in (*self.recorder.listeners, *self.mode.changes):

@@ -183,10 +183,15 @@ class Record(Viewable, Sequence):  # not Sequence[Call]: type checkers at run ti
         self._state = "open"
 
     def close(self) -> None:
-        """End the block: take all calls that wait, and make masks small; layers share theirs."""
-        self._take()
+        """End the block: take all calls that wait. Small maps behind a cache are read when asked for."""
+        self._deliver()
         self._state = "closed"
-        self._last_self = None
+        long = [i for i, (item, _) in enumerate(self._waiting) if item.rows is None]
+        self._read_waiting(long[-1] + 1 if long else 0)
+        self._make_masks_small()
+
+    def _make_masks_small(self) -> None:
+        """Masks that hide columns or the future need little memory; layers share theirs."""
         small: dict[Any, Mask] = {}
         for i, call in enumerate(self._calls):
             if call.stored is not None and call.stored.mask.entries is not None:
@@ -240,8 +245,8 @@ class Record(Viewable, Sequence):  # not Sequence[Call]: type checkers at run ti
                 for one in self._account
             ]
 
-    def _read_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, []
+    def _read_waiting(self, count: int | None = None) -> None:
+        waiting, self._waiting = self._waiting[:count], [] if count is None else self._waiting[count:]
         with torch._C.DisableTorchFunction():  # an open capture must not see this
             for item, versions in waiting:
                 self._read_one(item, versions)

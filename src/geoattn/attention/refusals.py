@@ -14,7 +14,7 @@ from torch.utils.checkpoint import CheckpointFunction
 
 from geoattn._core.errors import GeoattnError
 
-__all__ = ["KERNELS", "kernel_complaint", "refuse_model", "refuse_reentrant", "refuse_tensor"]
+__all__ = ["KERNELS", "in_reentrant", "kernel_complaint", "refuse_model", "refuse_reentrant", "refuse_tensor"]
 
 KERNELS = (HigherOrderOperator, OpOverload, OpOverloadPacket)
 _ATTENTION = ("attn", "fmha", "flash")  # words in the names of kernels
@@ -55,15 +55,22 @@ def _is_closed(kind: type) -> bool:
 
 def refuse_reentrant(name: str) -> None:
     """Raise inside reentrant checkpointing: it runs the forward pass without gradients, then once more."""
+    if in_reentrant():
+        raise GeoattnError(
+            f"{name!r} runs under reentrant checkpointing, which cuts attention from its gradients;"
+            " set use_reentrant=False (Hugging Face:"
+            " gradient_checkpointing_enable({'use_reentrant': False}))."
+        )
+
+
+def in_reentrant() -> bool:
+    """True inside reentrant checkpointing. O(frames on the stack)."""
     frame = sys._getframe(1)
     while frame is not None:
         if frame.f_code is CheckpointFunction.forward.__code__:
-            raise GeoattnError(
-                f"{name!r} runs under reentrant checkpointing, which cuts attention from its gradients;"
-                " set use_reentrant=False (Hugging Face:"
-                " gradient_checkpointing_enable({'use_reentrant': False}))."
-            )
+            return True
         frame = frame.f_back
+    return False
 
 
 @no_type_check  # traced by torch.compile
