@@ -142,7 +142,7 @@ class Call(Viewable):
         (n, m), length = self.shape[2:], self._read().length
         if self.kind == "cross" or length is None or n == m:
             return False
-        return n > length or (n < length and m < length)
+        return n not in (1, length) and m != length
 
     @cached_property
     def offset(self) -> int | None:

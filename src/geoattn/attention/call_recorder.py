@@ -103,12 +103,13 @@ class CallRecorder:
 
     def heard(self) -> None:
         """Scores or a softmax were made in the module that is running. Outside of compiled code only."""
-        loud = self.hidden.loud
-        if self.running[-1].name in loud:
+        name = self.running[-1].name
+        if name in self.hidden.heard:
             return
         if not self.hidden.is_active:  # a part of it that was silent so far, and bears no name for now
-            self.surprise = self.running[-1].name
-        loud.update([module.name for module in self.running])
+            self.surprise = name
+        self.hidden.heard.add(name)
+        self.hidden.loud.update([module.name for module in self.running])
 
     def fused(self, args: Any, kwargs: Any, out: Any) -> None:
         """scaled_dot_product_attention ran."""
@@ -232,6 +233,8 @@ class CallRecorder:
         peaks = None
         if context.key_mask is None and not context.whole and argument is not None:
             peaks = argument.detach().amax(dim=-2)
+        if pair is not None and (pair[0].shape[-2], pair[1].shape[-2]) != (n, m):
+            pair = None  # the softmax went over a part of the scores, or over more than them
         query, key = pair if self.with_inputs and pair is not None else (None, None)
         part = used is not None and used.shape != weights.shape  # then the values are those of a part
         self._add(

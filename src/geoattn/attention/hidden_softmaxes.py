@@ -43,7 +43,8 @@ class HiddenSoftmaxes(TorchDispatchMode):
         self._running = running
         self.is_active = False
         self.ran: set[str] = set()  # names of the modules that ran
-        self.loud: set[str] = set()  # of those in which scores or a softmax were made, and of those around them
+        self.heard: set[str] = set()  # of those in which scores or a softmax were made
+        self.loud: set[str] = set()  # of those, and of the modules around them
         self._current: list[SoftmaxUse] = []
         self._found = {False: WeakKeyDictionary(), True: WeakKeyDictionary()}  # by training
 

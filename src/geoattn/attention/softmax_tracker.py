@@ -258,11 +258,14 @@ class SoftmaxTracker:
             self.random = [*self.random[-_REMEMBERED:], out]
 
     def _follow_scores(self, func: Any, args: Any, kwargs: Any, out: Any, depth: int) -> None:
+        if func in STORES:  # scores that are written into another tensor
+            out = args[0]
+            args = (args[2],) if not self.is_score(out) else ()
         if not isinstance(out, Tensor) or not out.is_floating_point():
             return
         for value in tensors_of(args, kwargs):
             for score in self.scores:
-                if score.tensor is value and out.numel() >= value.numel():
+                if score.tensor is value and (out.numel() >= value.numel() or func in STORES or func in VIEWS):
                     if func not in LINEAR or (value.ndim == 4 and out.numel() == value.numel()):
                         self._add_score(Score(score.factors, out, depth))
                     return
