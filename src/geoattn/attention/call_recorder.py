@@ -206,7 +206,8 @@ class CallRecorder:
                     product = product._replace(left=whole.weights, steps=None)
             used = None
             if derived.dropped or product.left is not found.product.left:
-                used = weighted_sum(found.factors, out, derived.tensor, derived.tensor, derived.axis).left
+                again: Any = weighted_sum(found.factors, out, derived.tensor, derived.tensor, derived.axis)
+                used = again.left
             cut = softmax.result.shape[softmax.axis] - product.left.shape[-1]
             scores = softmax.scores
             if not self.weighted(argument, product, pair, derived, found.factors.operands, used, cut, scores):

@@ -33,7 +33,7 @@ class Softmax:
         self.scores = scores
         self.depth = depth
         self.name = name
-        self.use = None
+        self.use: str | None = None
         self.touched = False  # something else than a cast or a view was made from it
         self.broken = False  # a reshape joined its axis with others, as banded attention does
 

@@ -134,9 +134,9 @@ class Record(Viewable, Sequence):  # not Sequence[Call]: type checkers at run ti
 
         ``use`` is ``captured`` or ``fused`` for a call of this record, ``not chosen`` for attention of other layers,
         or what else it is: ``router``, ``classifier``, ``pooling``, ``gate``, ``linear attention``,
-        ``channel attention``, ``prototypes``. Attention that the record lacks is ``block-sparse``, ``factorised``,
-        ``deformable`` or ``unexplained``; the end of the block warns of it with `CaptureWarning`. A softmax inside
-        TorchScript functions or kernels of other libraries is not seen.
+        ``channel attention``, ``prototypes``, ``mixed`` (into another map that is recorded). Attention that the record
+        lacks is ``block-sparse``, ``factorised``, ``deformable``, ``hidden`` (inside TorchScript or a kernel of another
+        library) or ``unexplained``; the end of the block warns of it with `CaptureWarning`.
 
         Examples
         --------
@@ -177,6 +177,37 @@ class Record(Viewable, Sequence):  # not Sequence[Call]: type checkers at run ti
     def nbytes(self) -> int:
         """Memory behind all that is kept, each storage counted once."""
         return storage_bytes([t for call in self._read() if call.stored is not None for t in call.stored.tensors()])
+
+    @property
+    def kept(self) -> str:
+        """What the record keeps, and why whole maps where it does.
+
+        Examples
+        --------
+        >>> import torch, geoattn as ga
+        >>> model = ga.models.LViT()
+        >>> with ga.capture(model) as record, torch.no_grad():
+        ...     _ = model(torch.rand(1, 1, 28, 28))
+        >>> record.kept.split(" (")[0]
+        '8 calls keep queries and keys'
+        """
+        kept: dict[bool, list[Call]] = {False: [], True: []}
+        for call in self._read():
+            if call.stored is not None:
+                kept[call.route == "softmax"].append(call)
+        said = []
+        for calls, what in ((kept[False], "queries and keys"), (kept[True], "whole maps")):
+            if calls:
+                size = (
+                    storage_bytes([tensor for call in calls if call.stored for tensor in call.stored.tensors()]) / 1e6
+                )
+                said.append(f"{len(calls)} calls keep {what} ({size:.1f} MB)")
+        if kept[True]:
+            said.append(
+                "the model computes these maps itself, and only it knows which masks, biases and mixtures are in them;"
+                " fused attention (Hugging Face: model.set_attn_implementation('sdpa')) keeps 2 d / n of that"
+            )
+        return "; ".join(said) or "nothing: the calls were reduced"
 
     def open(self) -> None:
         """Begin the block."""
