@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, no_type_check
 
+from geoattn.attention.followed_tensors import Softmax, WeightedSum
 from geoattn.attention.products import is_parameter
-from geoattn.attention.softmax_tracker import Softmax, WeightedSum
 
 __all__ = ["SoftmaxUse", "judge", "leftover_use"]
 
@@ -17,17 +17,21 @@ MEANINGS = {
     "router": "the best entries are chosen: a router",
     "classifier": "nothing is summed up with it: a classifier, or an output",
     "pooling": "a weighted mean over tokens with one row, or learned rows: a pooling",
+    "mixed": "it is mixed into another map, which is recorded",
     "gate": "it scales other tensors and is not summed up with values: a gate",
     "linear attention": "a softmax over features, or keys that are summed up before the queries come: no map of tokens",
     "channel attention": "the map is between channels, not between tokens",
     "prototypes": "the values are parameters of the model: a codebook",
-    "block-sparse": "its row is cut into parts that meet different values: block-sparse or banded attention",
+    "block-sparse": "rows are cut into parts that meet different values: block-sparse or banded attention",
     "factorised": "it is multiplied with another softmax: a factor of an approximation of attention",
     "deformable": "it weighs sampled points, not all pairs of tokens: deformable attention",
+    "hidden": "it ran where Python does not see it, in TorchScript or in a kernel of another library",
     "unexplained": "it is made from a product of queries and keys, and its product with values was not seen",
 }
 #: Attention that the record lacks: the end of the block warns of it.
-MISSING = ("block-sparse", "factorised", "deformable", "unexplained")
+MISSING = ("block-sparse", "factorised", "deformable", "hidden", "unexplained")
+#: A part of such attention may look like a map of its own: it is not recorded either.
+IN_PARTS = ("block-sparse", "factorised")
 _SINKS = 4  # columns that a model may cut off after the softmax: those of sinks
 
 
@@ -52,6 +56,11 @@ class SoftmaxUse(NamedTuple):
         return MEANINGS[self.use]
 
     @property
+    def in_parts(self) -> bool:
+        """True when other softmaxes of the module are parts of the same attention."""
+        return self.use in IN_PARTS
+
+    @property
     def is_missing(self) -> bool:
         """True for attention that the record lacks."""
         return self.use in MISSING
@@ -60,7 +69,7 @@ class SoftmaxUse(NamedTuple):
 @no_type_check  # traced by torch.compile
 def judge(found: WeightedSum, tracker: Any, counts: list[int]) -> str:
     """What a weighted sum is. ``counts`` are the numbers of tokens that the module may have been given."""
-    softmax, (weights, values, _) = found.softmax, found.product
+    softmax, weights, values = found.softmax, found.product.left, found.product.right
     n, m = weights.shape[-2:]
     if found.of_weights:
         return "factorised"
@@ -97,5 +106,5 @@ def leftover_use(softmax: Softmax, touched: bool) -> str:
     if softmax.use is not None:
         return softmax.use
     if softmax.scores is not None:
-        return "unexplained"
+        return "block-sparse" if softmax.broken else "unexplained"
     return "gate" if touched else "classifier"

@@ -13,8 +13,8 @@ from torch import Tensor
 from geoattn._core.errors import GeoattnError
 
 __all__ = [
-    "MERGES", "Lead", "Merge", "Selector", "broadcast_lead", "heads_outside", "lead_axes", "note_merge", "pick",
-    "split_merge", "spread_mask", "to_four",
+    "MERGES", "Lead", "Merge", "Selector", "broadcast_lead", "lead_axes", "note_merge", "pick", "split_merge",
+    "spread_mask", "to_four",
 ]  # fmt: skip
 
 Selector = int | slice | Sequence[int] | Tensor | None
@@ -33,15 +33,22 @@ class Lead(NamedTuple):
 
 
 def lead_axes(
-    lead: tuple[int, ...], heads: int | None, batch: int | None, merge: tuple[int, bool] | None = None
+    lead: tuple[int, ...],
+    heads: int | None,
+    batch: int | None,
+    merge: tuple[int, bool] | None = None,
+    steps: tuple[int, ...] | None = None,
 ) -> Lead:
     """Batch and heads of the axes in front of (n, d) or (n, m).
 
-    Two axes are (batch, heads), unless the known numbers or the layout in memory (``merge``) say the reverse. One axis
-    is batch * heads: as ``merge`` (heads, whether they are outer) says, else by the number of heads that the module
-    names or by the batch of its tokens; the batch of a single head when they say so, or nothing is known. With three
-    or more, the last axes that make up the known number of heads are heads, else the one axis that has it (the last
-    one when it is not known), and all others are batch: windows are samples.
+    Known numbers decide first. Where they do not, the layout in memory does: heads are parts of the width of a token,
+    so their axis has the smallest of the ``steps`` (strides of queries or values), while samples and windows lie apart.
+
+    Two axes are (batch, heads), unless numbers or steps say the reverse. One axis is batch * heads: as ``merge``
+    (heads, whether they are outer) says, else by the number of heads that the module names or by the batch of its
+    tokens; the batch of a single head when they say so, or nothing is known. With three or more, the last axes that
+    make up the known number of heads are heads, else the one axis that has it, else the first one if its step is the
+    smallest, else the last one, and all others are batch: windows are samples.
 
     Examples
     --------
@@ -51,13 +58,16 @@ def lead_axes(
     ((8, 12, False, None), (8, 12, True, None), (8, 12, True, None))
     >>> tuple(lead_axes((8, 12, 3), 12, 8))  # batch, heads, windows
     (24, 12, False, 1)
+    >>> tuple(lead_axes((4, 7, 2), None, 2, steps=(16, 128, 64)))  # heads, columns, batch
+    (14, 4, False, 0)
     >>> tuple(lead_axes((8,), 12, 8))  # a single head, whatever the module says
     (8, 1, False, None)
     """
+    nearest = _smallest_step(lead, steps)
     if len(lead) == 2:
         turned = lead[0] == heads != lead[1] and batch in (None, lead[1])
         told = heads is not None and lead[0] != lead[1] and heads in lead
-        if turned or (not told and merge is not None and merge[1]):
+        if turned or (not told and nearest == 0):
             return Lead(lead[1], lead[0], True)
         return Lead(lead[0], lead[1])
     total = math.prod(lead)
@@ -71,14 +81,25 @@ def lead_axes(
         if heads is None and batch is not None and total % batch == 0:
             return Lead(batch, total // batch)
         return Lead(total, 1)
+    last = len(lead) - 1
+    if nearest not in (None, last) and (heads == lead[nearest] or (heads is None and nearest == 0)):
+        return Lead(total // lead[nearest], lead[nearest], axis=nearest)
     count = 1
     for size in reversed(lead[1:]):
         count *= size
         if count == heads:
             return Lead(total // count, count)
-    if heads in lead[1:]:
-        return Lead(total // heads, heads, axis=lead.index(heads, 1))
+    if heads in lead:
+        return Lead(total // heads, heads, axis=lead.index(heads, 1 if heads in lead[1:] else 0))
     return Lead(total // lead[-1], lead[-1])
+
+
+def _smallest_step(lead: tuple[int, ...], steps: tuple[int, ...] | None) -> int | None:
+    """The axis with the smallest step in memory; None when two are the same, or an axis has none (it is shared)."""
+    if steps is None or len(steps) != len(lead):
+        return None
+    known = {step: i for i, (size, step) in enumerate(zip(lead, steps, strict=True)) if size > 1 and step > 0}
+    return known[min(known)] if len(known) == sum(size > 1 for size in lead) > 1 else None
 
 
 def to_four(x: Tensor, lead: Lead) -> Tensor:
@@ -116,7 +137,7 @@ def broadcast_lead(query: Tensor, key: Tensor, grouped: bool) -> tuple[Tensor, T
     """Queries and keys with as many axes each, and queries with all samples and heads of both."""
     ndim = max(query.ndim, key.ndim)
     query, key = (x if x.ndim == ndim else x[(None,) * (ndim - x.ndim)] for x in (query, key))
-    if query.shape[:-2] == key.shape[:-2]:
+    if query.shape[:-2] == key.shape[:-2] or (grouped and query.shape[:-3] == key.shape[:-3]):
         return query, key
     if grouped:  # the axis of heads is not shared
         axes = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3])
@@ -201,17 +222,4 @@ def split_merge(merges: list[Merge], tensors: Any, heads: Any, batch: Any) -> An
                 known = heads != batch and (outer, inner) in ((heads, batch), (batch, heads))
                 first = (outer, inner) == (heads, batch) if known else merge.apart
                 return (outer if first else inner), first
-    return None
-
-
-@no_type_check
-def heads_outside(tensors: Any) -> Any:
-    """(heads, True) when two axes in front are (heads, batch), as far as the layout in memory tells; else None.
-
-    A batch lies apart in memory: an outer axis with the smaller step is none.
-    """
-    for tensor in tensors:
-        if tensor is not None and tensor.ndim == 4 and tensor.shape[0] > 1 and tensor.shape[1] > 1:
-            if 0 < tensor.stride(0) < tensor.stride(1):
-                return tensor.shape[0], True
     return None

@@ -25,13 +25,15 @@ PROBED_ROWS = 64  # that the self-check compares
 class Probe:
     """Values and output of the first head of the first sample, for the self-check.
 
-    ``used`` are its first rows with dropout, where the model made them and dropout was active.
+    ``used`` are its first rows with dropout, where the model made them and dropout was active. Behind a cache values
+    are long, and ``error`` is kept instead: (map x values - output, largest value).
     """
 
-    value: Float[Tensor, "m d"]
-    output: Float[Tensor, "n d"]
+    value: Float[Tensor, "m d"] | None
+    output: Float[Tensor, "n d"] | None
     used: Float[Tensor, "r m"] | None
     dropout: bool
+    error: Any = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -113,6 +115,8 @@ class Call(Viewable):
         stored, (b, _, n, m) = self._read(), self.shape
         if self.offset is not None:
             return self.valid_keys[:, self.offset : self.offset + n]
+        if self.in_blocks:
+            return torch.ones(b, n, dtype=torch.bool, device=self.valid_keys.device)
         if self.kind != "cross" and (stored.fused or stored.key_mask is not None) and not bool(self.valid_keys.all()):
             raise GeoattnError(
                 f"{self.name!r} reads {n} queries of {m} tokens, some of which are padding, and it is not known which"
@@ -128,6 +132,17 @@ class Call(Viewable):
         """True for the keys that are real tokens; equal to ``valid`` in self-attention without a cache."""
         b, _, n, m = self.shape
         return self._read().real_keys(b, n, m, self.name)
+
+    @property
+    def in_blocks(self) -> bool:
+        """True when the module cuts its tokens into overlapping blocks by itself: maps fit no sequence of its own.
+
+        Then padding of the tokens says nothing about the rows of a map.
+        """
+        (n, m), length = self.shape[2:], self._read().length
+        if self.kind == "cross" or length is None or n == m:
+            return False
+        return n not in (1, length) and m != length
 
     @cached_property
     def offset(self) -> int | None:
@@ -187,8 +202,8 @@ class Call(Viewable):
     def _input(self, part: str) -> Any:
         stored = self._read()
         tensor = getattr(stored, part)
-        if tensor is None or (part in ("query", "key") and stored.value is None):
-            if stored.value is None:
+        if tensor is None or not stored.inputs:
+            if not stored.inputs:
                 raise GeoattnError(f"{part} of {self.name!r} was not kept; use capture(model, inputs=True).")
             raise GeoattnError(f"{part} of {self.name!r} was not found: the module does not take or make it as such.")
         stored.require(self.name, part)

@@ -15,14 +15,16 @@ from torch.nn.attention.bias import CausalBias, CausalVariant
 
 from geoattn._core.errors import GeoattnError
 from geoattn.attention.account import SoftmaxUse, is_of_channels, judge, leftover_use
-from geoattn.attention.axes import heads_outside, note_merge, split_merge
+from geoattn.attention.axes import note_merge, split_merge
 from geoattn.attention.call import PROBED_ROWS
+from geoattn.attention.hidden_softmaxes import HiddenSoftmaxes
 from geoattn.attention.module_context import describe, token_counts
 from geoattn.attention.module_stack import RunningModule, in_backward
 from geoattn.attention.products import Product, queries_and_keys, weighted_sum
-from geoattn.attention.raw_call import RawCall
+from geoattn.attention.raw_call import RawCall, keep_rows, reads_a_cache
 from geoattn.attention.refusals import kernel_complaint, refuse_reentrant, refuse_tensor
 from geoattn.attention.softmax_tracker import SoftmaxTracker
+from geoattn.attention.streams import Streams
 from geoattn.attention.torch_compile import runs_compiled_kernel
 
 __all__ = ["CallRecorder"]
@@ -54,6 +56,10 @@ class CallRecorder:
         self.with_inputs = False
         self.factorised = ""  # the module in which attention was seen to be approximated by factors
         self.merges: list[Any] = []
+        self.streams = Streams()
+        self.hidden = HiddenSoftmaxes(self.running)
+        self.had_gradients = True  # when the forward pass began; without them checkpointing cuts nothing
+        self.surprise = ""  # the module around one that had no hooks, in which attention ran
         self._pending = Pending(None, None)
         self._last_run: Any = None
         self._part = 0
@@ -77,6 +83,8 @@ class CallRecorder:
         if not torch.compiler.is_compiling() and not depth:
             self._last_run = None
         tracker.leave(depth)
+        if self.streams.depth:
+            self.streams.leave(depth)
         if self.factorised and not any([module.name == self.factorised for module in self.running]):
             self.factorised = ""
         if tracker.closed:
@@ -87,6 +95,21 @@ class CallRecorder:
             self.merges[:] = [merge for merge in self.merges if depth and merge.depth <= depth + 1]
         if not torch.compiler.is_compiling() and self._pending.content is not None:
             self.deliver()
+
+    def end(self, module: Any) -> None:
+        """A forward pass that began at this module has ended."""
+        for use in self.hidden.found(module):
+            self._receive(use)
+
+    def heard(self) -> None:
+        """Scores or a softmax were made in the module that is running. Outside of compiled code only."""
+        name = self.running[-1].name
+        if name in self.hidden.heard:
+            return
+        if not self.hidden.is_active:  # a part of it that was silent so far, and bears no name for now
+            self.surprise = name
+        self.hidden.heard.add(name)
+        self.hidden.loud.update([module.name for module in self.running])
 
     def fused(self, args: Any, kwargs: Any, out: Any) -> None:
         """scaled_dot_product_attention ran."""
@@ -108,23 +131,28 @@ class CallRecorder:
         if is_of_channels(query, n, m, value.shape[-1], token_counts(self.running[-1])):
             self._add(SoftmaxUse(self.running[-1].name, (*query.shape[:-1], m), -1, "channel attention"))
             return
-        context = describe(self.running, n, m, self.with_inputs)
-        self._add(
-            RawCall(
-                context,
-                query=_own(query),
-                key=_own(key),
-                value=_own(value) if self.with_inputs else None,
-                mask=mask,
-                diagonal=diagonal,
-                scale=1 / math.sqrt(query.shape[-1]) if scale is None else float(scale),
-                grouped=bool(kwargs.get("enable_gqa", False)),
-                merge=self._merge(query.ndim, (query, key, value), context),
-                cast=_autocast_dtype(query),
-                dropout=dropout > 0,
-                probe=_probe(value, out),
-            )
+        context = describe(self.running, n, m, self.with_inputs, self.streams.source_of_keys(query, key))
+        call = RawCall(
+            context,
+            query=query,
+            key=key,
+            mask=mask,
+            diagonal=diagonal,
+            scale=1 / math.sqrt(query.shape[-1]) if scale is None else float(scale),
+            grouped=bool(kwargs.get("enable_gqa", False)),
+            merge=self._merge(query.ndim, (query, key, value), context),
+            steps=_steps(query, key, value),
+            cast=_autocast_dtype(query),
+            dropout=dropout > 0,
+            inputs=self.with_inputs,
         )
+        if not torch.compiler.is_compiling() and reads_a_cache(call):
+            call = keep_rows(call, value, out)
+        if call.rows is None:
+            kept = _own(value) if self.with_inputs else None
+            probe = _probe(value, out, dropout > 0)
+            call = call._replace(query=_own(query), key=_own(key), value=kept, probe=probe)
+        self._add(call)
 
     def kernel(self, func: Any) -> None:
         """A kernel ran that is no function of torch: refused, once outside of compiled code, if it is attention."""
@@ -151,6 +179,8 @@ class CallRecorder:
         """Run any other function, and record it when it multiplies weights with values."""
         tracker, module = self.tracker, self.running[-1]
         out, found = tracker.run(func, args, kwargs, len(self.running), module.name)
+        if self.streams.depth:
+            self.streams.note(args, kwargs, out)
         if found is None:
             return out
         refuse_tensor(found.product.left, module.name)
@@ -173,49 +203,66 @@ class CallRecorder:
             whole = derived.whole
             if whole is not None and whole.axis == -1 and product.left.numel() < whole.weights.numel():
                 if product.left.shape[-1] == whole.weights.shape[-1]:  # some heads, samples or rows of it
-                    product, pair = Product(whole.weights, None, None), None
+                    product = product._replace(left=whole.weights, steps=None)
             used = None
-            if derived.dropped and product.result is not None:
-                used = weighted_sum(found.factors, out, derived.tensor, derived.tensor, derived.axis).left
+            if derived.dropped or product.left is not found.product.left:
+                again: Any = weighted_sum(found.factors, out, derived.tensor, derived.tensor, derived.axis)
+                used = again.left
             cut = softmax.result.shape[softmax.axis] - product.left.shape[-1]
-            if not self.weighted(argument, product, pair, derived.dropped, found.factors.operands, used, cut):
+            scores = softmax.scores
+            if not self.weighted(argument, product, pair, derived, found.factors.operands, used, cut, scores):
                 softmax.use = "not chosen"
         if derived.whole is None:
             tracker.close(softmax)
         return out
 
     def weighted(
-        self, argument: Any, product: Product, pair: Any, dropped: bool, operands: Any = (), used: Any = None,
-        sink: int = 0,
+        self, argument: Any, product: Product, pair: Any, derived: Any, operands: Any = (), used: Any = None,
+        sink: int = 0, scores: Any = None,
     ) -> bool:  # fmt: skip
         """Weights that the model made were multiplied with values. ``pair`` are queries and keys, if known.
 
-        ``used`` are the weights with dropout, if it was active and they are known. False: the call is not recorded.
+        ``derived`` says whether dropout was active. ``used`` are the weights that were multiplied, if they differ from
+        those of the product: with dropout, or a part of them. ``scores`` are the factors of the scores. False: the call
+        is not recorded.
         """
         if self._passes():
             return False
         weights, values = product.left, product.right
         n, m = weights.shape[-2:]
-        context = describe(self.running, n, m, self.with_inputs)
+        context = describe(self.running, n, m, self.with_inputs, self._other(scores))
         peaks = None
         if context.key_mask is None and not context.whole and argument is not None:
             peaks = argument.detach().amax(dim=-2)
+        if pair is not None and (pair[0].shape[-2], pair[1].shape[-2]) != (n, m):
+            pair = None  # the softmax went over a part of the scores, or over more than them
         query, key = pair if self.with_inputs and pair is not None else (None, None)
+        part = used is not None and used.shape != weights.shape  # then the values are those of a part
         self._add(
             RawCall(
                 context,
                 weights=_own(weights),
                 query=query,
                 key=key,
-                value=_own(values) if self.with_inputs and values is not None else None,
+                value=_own(values) if self.with_inputs and not part else None,
                 merge=self._merge(weights.ndim, operands or (values,), context),
+                steps=product.steps,
                 peaks=peaks,
-                dropout=dropped,
+                dropout=derived.dropped or part,
                 sink=sink,
-                probe=None if product.result is None else _probe(values, product.result, used),
+                inputs=self.with_inputs,
+                random=derived.random,
+                probe=None if product.result is None else _probe(values, product.result, derived.dropped or part, used),
             )
         )
         return True
+
+    def _other(self, scores: Any) -> Any:
+        """The sequence that the keys come from, if queries come from another."""
+        if scores is None or self.streams.depth == 0 or len(scores.operands) != 2:
+            return None
+        first, second = scores.operands
+        return self.streams.source_of_keys(first, second)
 
     def _tell(self, softmax: Any) -> None:
         """Say what became of a softmax."""
@@ -238,7 +285,7 @@ class CallRecorder:
         if not torch.compiler.is_compiling():
             if in_backward():
                 return True
-            if not torch.is_grad_enabled():
+            if self.had_gradients and not torch.is_grad_enabled():
                 refuse_reentrant(name)
         if not self._is_wanted(name):
             self._pending = Pending(name, self._pending)
@@ -246,10 +293,10 @@ class CallRecorder:
         return False
 
     def _merge(self, ndim: int, tensors: Any, context: Any) -> Any:
-        """(heads, whether they are outer) of joined axes, or of two axes when the layout in memory says so."""
+        """(heads, whether they are outer) of joined axes, if it is known."""
         if ndim == 3 and self.merges:
             return split_merge(self.merges, tensors, context.heads, context.batch)
-        return heads_outside(tensors) if ndim == 4 else None
+        return None
 
     def _add(self, call: Any) -> None:
         if torch.compiler.is_compiling():
@@ -269,11 +316,22 @@ class CallRecorder:
 
 
 @no_type_check
-def _probe(value: Any, out: Any, used: Any = None) -> Any:
+def _probe(value: Any, out: Any, dropout: bool, used: Any = None) -> Any:
     """Values and output of the first head of the first sample, and some rows of its weights with dropout."""
     first, place = (0,) * (value.ndim - 2), (0,) * (out.ndim - 2)
     rows = None if used is None else used.detach()[(0,) * (used.ndim - 2)][:PROBED_ROWS].clone()
-    return value.detach()[first].clone(), out.detach()[place].clone(), rows
+    return value.detach()[first].clone(), out.detach()[place].clone(), rows, dropout
+
+
+@no_type_check
+def _steps(*tensors: Any) -> Any:
+    """Strides of the axes in front, of the first tensor with the most axes in which none is shared."""
+    ndim = max([tensor.ndim for tensor in tensors])
+    for tensor in tensors:
+        steps = tensor.stride()[:-2]
+        if tensor.ndim == ndim and 0 not in steps:
+            return steps
+    return None
 
 
 @no_type_check

@@ -13,8 +13,9 @@ from typing import Any, no_type_check
 import torch
 from torch.nn import functional
 
+from geoattn.attention.followed_tensors import Derived
+from geoattn.attention.function_kinds import softmax_axis
 from geoattn.attention.products import Product
-from geoattn.attention.softmax_tracker import softmax_axis
 
 __all__ = ["changed_attention", "changed_softmax"]
 
@@ -42,7 +43,8 @@ def changed_attention(active: Any, recorder: Any, func: Any, args: Any, kwargs: 
         dropped = change.weights(dropped)
     out = torch.matmul(functional.dropout(dropped, options["dropout_p"]), value)
     changed = dropped is not weights or options["dropout_p"] > 0
-    recorder.weighted(scores, Product(weights, value, out), (query, key), dropped=changed)
+    derived = Derived(weights, weights, -1, None, changed, False, 0)
+    recorder.weighted(scores, Product(weights, value, out, value.stride()[:-2]), (query, key), derived)
     return out
 
 

@@ -79,7 +79,8 @@ def check_call(call: Any) -> CaptureCheck:
     low, high = float(sums.min()), float(sums.max())
     padded = float(weights[:, ~real].max()) if not bool(real.all()) else 0.0
     error = _error(call, weights, rows)
-    findings = _findings(weights, error, sums, padded, _limit(call)) + _blocks(call)
+    blocks = _blocks(call)
+    findings = _findings(weights, error, sums, 0.0 if blocks else padded, _limit(call), call.stored.random) + blocks
     return CaptureCheck(call.name, call.route, error, (low, high), padded, findings)
 
 
@@ -92,6 +93,8 @@ def _error(call: Any, weights: torch.Tensor, rows: torch.Tensor) -> float:
     probe = call.probe
     if probe is None:
         return _NAN
+    if probe.error is not None:
+        return float(probe.error[0].abs().max()) / max(float(probe.error[1]), 1e-30)
     value, output = probe.value.double(), probe.output
     if probe.dropout and probe.used is not None:
         weights, output = probe.used.double(), output[: len(probe.used)]
@@ -107,9 +110,9 @@ def _error(call: Any, weights: torch.Tensor, rows: torch.Tensor) -> float:
 
 def _blocks(call: Any) -> tuple[str, ...]:
     """Attention inside of overlapping blocks that the module itself cuts: what is a sample and a head is a guess."""
-    (n, m), length = call.shape[2:], call.stored.length
-    if call.kind == "cross" or length is None or n >= length or m in (n, length):
+    if not call.in_blocks:
         return ()
+    (n, m), length = call.shape[2:], call.stored.length
     return (f"maps of {n} x {m} in a module with {length} tokens: blocks, which count as samples or as heads",)
 
 
@@ -118,14 +121,21 @@ def _limit(call: Any) -> float:
     dtypes = {
         call.stored.cast,
         call.stored.any_part().dtype,
-        call.probe.value.dtype if call.probe is not None else None,
+        call.probe.value.dtype if call.probe is not None and call.probe.value is not None else None,
     }
     if dtypes & {torch.float16, torch.bfloat16}:
         return 2e-2
     return 1e-4 if call.stored.any_part().device.type == "cpu" else 5e-3
 
 
-def _findings(weights: torch.Tensor, error: float, sums: torch.Tensor, padded: float, limit: float) -> tuple[str, ...]:
+def _findings(
+    weights: torch.Tensor, error: float, sums: torch.Tensor, padded: float, limit: float, random: bool
+) -> tuple[str, ...]:
+    if random:
+        return (
+            "the model drops weights with a random mask of its own, so that this is the map after dropout; capture it"
+            " in evaluation mode, or write the dropout with torch.nn.functional.dropout",
+        )
     found = []
     if not bool(weights.isfinite().all()):
         return ("the map of a real token is not finite",)
@@ -135,7 +145,7 @@ def _findings(weights: torch.Tensor, error: float, sums: torch.Tensor, padded: f
         sums = sums[sums != 0]
     low, high = (float(sums.min()), float(sums.max())) if sums.numel() else (1.0, 1.0)
     if bool((weights < 0).any()):
-        if float(weights.max()) <= 0:
+        if bool(((weights.exp().sum(-1) - 1).abs() < 1e-2).all()):
             found.append(f"entries are negative (down to {float(weights.min()):.3g}): these are logits, not weights")
         else:
             found.append(

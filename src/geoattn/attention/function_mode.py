@@ -12,9 +12,10 @@ from torch.overrides import TorchFunctionMode
 
 from geoattn.attention.axes import MERGES
 from geoattn.attention.changes import changed_attention, changed_softmax
+from geoattn.attention.function_kinds import LOG_SOFTMAXES, SOFTMAXES, softmax_axis
+from geoattn.attention.hidden_softmaxes import HiddenSoftmaxes
 from geoattn.attention.products import PRODUCTS
 from geoattn.attention.refusals import KERNELS
-from geoattn.attention.softmax_tracker import LOG_SOFTMAXES, SOFTMAXES, softmax_axis
 from geoattn.attention.torch_compile import plain_python, runs_compiled_graph
 
 __all__ = ["AttentionMode"]
@@ -26,6 +27,7 @@ _FUSED = (
     torch.ops.aten.scaled_dot_product_attention,  # as an exported model calls it
     torch.ops.aten.scaled_dot_product_attention.default,
 )
+_BEST = (torch.topk, Tensor.topk)
 _ROLES = {
     _MULTI_HEAD: "multi-head",
     _UNFLATTEN: "unflatten",
@@ -34,6 +36,7 @@ _ROLES = {
     **dict.fromkeys(LOG_SOFTMAXES, "log-softmax"),
     **dict.fromkeys(MERGES, "merge"),
     **dict.fromkeys(PRODUCTS, "product"),
+    **dict.fromkeys(_BEST, "select"),
 }
 _ORDINARY = {FunctionType, BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType}
 
@@ -61,13 +64,18 @@ class AttentionMode(TorchFunctionMode):
     @plain_python
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = {} if kwargs is None else kwargs
-        recorder = self.recorder
-        if not recorder.running:
-            return func(*args, **kwargs)
         role = _role(func) if torch.compiler.is_compiling() else _ROLES.get(func)
-        following = self.tracker.is_following()
+        recorder, tracker = self.recorder, self.tracker
+        following = tracker.scores or tracker.derived or tracker.logs or recorder.streams.depth > 0
         if role is None and not following and type(func) in _ORDINARY:  # nearly all functions
             return func(*args, **kwargs)
+        if not recorder.running:
+            return func(*args, **kwargs)
+        if role == "merge" and not following:
+            out = func(*args, **kwargs)
+            if isinstance(out, Tensor) and out.ndim == 3:
+                recorder.merged(args, kwargs, out)
+            return out
         if role == "multi-head":
             with self:
                 return self.multi_head(*args, **kwargs)
@@ -75,10 +83,17 @@ class AttentionMode(TorchFunctionMode):
             return _unflatten(*args, **kwargs)
         if not torch.compiler.is_compiling() and runs_compiled_graph(1):
             return func(*args, **kwargs)  # what a compiled graph does was seen when it was traced
-        if role == "fused":
-            return self._fused(func, args, kwargs)
-        if role == "softmax":
-            return self._softmax(func, args, kwargs)
+        if role is not None and role != "merge" and not torch.compiler.is_compiling():
+            recorder.heard()
+        if role == "fused" or role == "softmax":
+            run = self._fused if role == "fused" else self._softmax
+            if torch.compiler.is_compiling():
+                return run(func, args, kwargs)
+            HiddenSoftmaxes.expected += 1
+            try:
+                return run(func, args, kwargs)
+            finally:
+                HiddenSoftmaxes.expected -= 1
         if role == "log-softmax":
             out = func(*args, **kwargs)
             axis = softmax_axis(func, args, kwargs, out)
@@ -91,6 +106,8 @@ class AttentionMode(TorchFunctionMode):
             out = recorder.follow(func, args, kwargs)
         else:
             out = func(*args, **kwargs)
+        if role == "select":
+            self.tracker.select(out)
         if role == "merge" and isinstance(out, Tensor) and out.ndim == 3:
             recorder.merged(args, kwargs, out)
         return out
@@ -135,6 +152,8 @@ def _role(func):
         return "merge"
     if func in PRODUCTS:
         return "product"
+    if func in _BEST:
+        return "select"
     return "multi-head" if func is _MULTI_HEAD else "unflatten" if func is _UNFLATTEN else None
 
 

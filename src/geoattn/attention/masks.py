@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-__all__ = ["BLOCKED", "Index", "Mask", "allowed_entries", "attention_weights", "compact_mask"]
+__all__ = ["BLOCKED", "Index", "Mask", "allowed_entries", "attention_weights", "compact_mask", "masked_softmax"]
 
 # A logit this low is a mask, not a score: models add -1,000, -10,000 (old BERT), -1e9 or the lowest of the dtype.
 BLOCKED = -500.0
@@ -53,14 +53,19 @@ def attention_weights(
             logits = logits.masked_fill(column > row[:, None] + mask.diagonal, -torch.inf)
         if mask.entries is not None:
             entries = _take(mask.entries, sample, head, rows)
-            if entries.dtype == torch.bool:
-                logits = logits.masked_fill(~entries, -torch.inf)
-            else:
-                logits = logits + entries.to(logits.dtype)
-        if mask == (None, None):
-            return logits.softmax(-1)
-        empty = (logits == -torch.inf).all(-1, keepdim=True)
-        return logits.masked_fill(empty, 0.0).softmax(-1).masked_fill(empty, 0.0)
+            return masked_softmax(logits, entries)
+        return logits.softmax(-1) if mask.diagonal is None else masked_softmax(logits, None)
+
+
+def masked_softmax(logits: Tensor, entries: Tensor | None) -> Tensor:
+    """Softmax over the last axis; ``entries`` are True where a query may look, or added. Empty rows are 0."""
+    if entries is not None:
+        if entries.dtype == torch.bool:
+            logits = logits.masked_fill(~entries, -torch.inf)
+        else:
+            logits = logits + entries.to(logits.dtype)
+    empty = (logits == -torch.inf).all(-1, keepdim=True)
+    return logits.masked_fill(empty, 0.0).softmax(-1).masked_fill(empty, 0.0)
 
 
 def allowed_entries(mask: Mask, n: int, m: int) -> Bool[Tensor, "b h n m"] | None:

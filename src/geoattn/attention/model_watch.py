@@ -6,14 +6,18 @@ so that a second capture does not build them anew and torch.compile does not com
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import torch
 from torch import nn
 
 from geoattn.attention.call_recorder import CallRecorder
+from geoattn.attention.check import CaptureWarning
 from geoattn.attention.function_mode import AttentionMode
 from geoattn.attention.module_stack import ModuleStack
+from geoattn.attention.refusals import in_reentrant
 
 __all__ = ["ModelWatch", "watch_model"]
 
@@ -59,6 +63,7 @@ class ModelWatch:
             members[:] = [other for other in members if other is not member]
         self._update()
         if not self.recorder.listeners and not self.mode.changes:
+            self.recorder.hidden.stop()
             self.stack.detach()
 
     def _attach(self, model: nn.Module) -> None:
@@ -76,9 +81,25 @@ class ModelWatch:
         recorder.wanted = wanted
 
     def _begin(self, module: nn.Module) -> None:
+        self.recorder.had_gradients = torch.is_grad_enabled() or in_reentrant()
+        if self.recorder.listeners and self.recorder.hidden.start(module):
+            self.stack.wake()
         for member in (*self.recorder.listeners, *self.mode.changes):
             member.begin(module)
 
     def _end(self, module: nn.Module, output: Any) -> None:
+        hidden = self.recorder.hidden
+        if hidden.stop() and output is not None:
+            self.stack.quieten(hidden.ran, hidden.loud)
+        elif self.recorder.surprise:
+            name, self.recorder.surprise = self.recorder.surprise, ""
+            if self.stack.wake():
+                warnings.warn(
+                    f"attention, or another product or softmax, ran inside {name!r} where none ran before; in this"
+                    " forward pass it bears the name of that module, in later ones its own.",
+                    CaptureWarning,
+                    stacklevel=2,
+                )
+        self.recorder.end(module)
         for member in (*self.recorder.listeners, *self.mode.changes):
             member.end(module, output)

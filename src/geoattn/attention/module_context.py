@@ -44,8 +44,11 @@ class Context(NamedTuple):
 
 
 @no_type_check
-def describe(running: list[RunningModule], n: int, m: int, with_inputs: bool) -> Context:
-    """What the running modules say of a call with n queries and m keys. O(modules around it)."""
+def describe(running: list[RunningModule], n: int, m: int, with_inputs: bool, other: Any = None) -> Context:
+    """What the running modules say of a call with n queries and m keys. O(modules around it).
+
+    ``other`` is the sequence that the keys come from, when it was seen to be another than that of the queries.
+    """
     module = running[-1]
     tokens = None
     for i in range(len(running) - 1, max(-1, len(running) - 4), -1):
@@ -54,7 +57,7 @@ def describe(running: list[RunningModule], n: int, m: int, with_inputs: bool) ->
             break
     batch = None if tokens is None else tokens.shape[0]
     appended = module.parameters[:3] == _TORCH
-    source = _source(module, tokens, n, m)
+    source = other if other is not None and n == m else _source(module, tokens, n, m)
     if n == m and source is not None and source.ndim == 3 and _joins(module, source, n):
         kind, source = "joint", None
         key_mask = query_mask = None
@@ -70,8 +73,17 @@ def describe(running: list[RunningModule], n: int, m: int, with_inputs: bool) ->
         tokens = source = None
     return Context(
         module.name, kind, module.heads, batch, appended, key_mask, query_mask, tokens, source, length,
-        module.only_tokens,
+        all([_is_one_tensor(each) for each in running]),
     )  # fmt: skip
+
+
+@no_type_check
+def _is_one_tensor(module: RunningModule) -> bool:
+    """Whether a module was given one tensor of numbers and nothing else, no masks, no other sequence."""
+    args = module.args
+    if len(args) != 1 or len(module.kwargs) > 0:
+        return False
+    return isinstance(args[0], Tensor) and args[0].is_floating_point()
 
 
 @no_type_check

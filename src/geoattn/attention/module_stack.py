@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from threading import get_ident
 from typing import Any, NamedTuple, no_type_check
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode, _push_mode
 
 from geoattn._core.errors import GeoattnError
@@ -19,7 +19,7 @@ from geoattn.attention.torch_compile import plain_python
 __all__ = ["ModuleStack", "RunningModule", "in_backward", "module_names"]
 
 _WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
-_HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "heads", "nhead", "num_head")
+_HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "heads", "nhead", "num_head", "num_attn_heads")
 
 
 class Facts(NamedTuple):
@@ -36,11 +36,7 @@ class Facts(NamedTuple):
 
 
 class RunningModule(NamedTuple):
-    """One running module, and the arguments of its forward.
-
-    ``only_tokens``: the module and those around it were given one tensor of numbers each and nothing else, no masks,
-    no other sequence.
-    """
+    """One running module, and the arguments of its forward."""
 
     name: str
     parameters: tuple[tuple[str, int], ...]
@@ -48,7 +44,6 @@ class RunningModule(NamedTuple):
     batch_first: bool
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    only_tokens: bool
 
 
 class ModuleHooks(NamedTuple):
@@ -95,14 +90,58 @@ class ModuleStack:
         self._on_leave = on_leave
         self._on_end = on_end  # it has ended, with this output (None after an error)
         self._hooks: WeakKeyDictionary[nn.Module, ModuleHooks] = WeakKeyDictionary()
-        self._handles: list[Any] = []
+        self._modules: tuple[int, ...] = ()  # ids of the modules that were surveyed
+        self._quiet: WeakSet[nn.Module] = WeakSet()
         self._thread = 0
 
     def attach(self, model: nn.Module) -> None:
-        """Register the hooks."""
+        """Register the hooks. What is known of the modules of an earlier capture is used again."""
+        modules = tuple([id(module) for module in model.modules()])
+        if modules != self._modules or any(
+            known.facts.heads != _heads_of(module) for module, known in self._hooks.items() if known.facts.heads
+        ):
+            self._survey(model)
+            self._modules = modules
+        for module, known in self._hooks.items():
+            if module not in self._quiet:
+                known.register_again(module)
+
+    def detach(self) -> None:
+        """Remove them, and deactivate the mode if a forward pass was cut short."""
+        for known in self._hooks.values():
+            known.first.remove()
+            known.last.remove()
+        self.running.clear()
+        self._on_leave()
+        _deactivate(self._mode)
+
+    def wake(self) -> bool:
+        """Give hooks to all modules again; True when some had none."""
+        quiet = list(self._quiet)
+        for module in quiet:
+            self._hooks[module].register_again(module)
+        self._quiet.clear()
+        return bool(quiet)
+
+    def quieten(self, ran: set[str], loud: set[str]) -> None:
+        """Modules in which neither scores nor a softmax were made need no hooks: nothing would bear their names.
+
+        ``ran`` are the names of modules that ran in a whole forward pass, ``loud`` those that did. The function mode
+        still sees what is called inside of them.
+        """
+        for module, known in self._hooks.items():
+            if known.facts.name in ran and known.facts.name not in loud:
+                self._quiet.add(module)
+                known.first.remove()
+                known.last.remove()
+
+    def _survey(self, model: nn.Module) -> None:
+        """Learn what there is to know of the modules before they run, and make their hooks."""
+        here = set()
         for name, module in module_names(model):
             if _is_plain_leaf(module) and module is not model:
                 continue
+            here.add(module)
             batch_first = vars(module).get("batch_first", getattr(type(module), "batch_first", True))
             facts = Facts(name, _parameters_of(module), _heads_of(module), bool(batch_first))
             known = self._hooks.get(module)
@@ -110,24 +149,16 @@ class ModuleStack:
                 enter, leave = self._make_hooks(facts)
                 first = module.register_forward_pre_hook(enter, with_kwargs=True)
                 last = module.register_forward_hook(leave, always_call=True)
-                known = self._hooks[module] = ModuleHooks(facts, enter, leave, first, last)
-            else:
-                known.register_again(module)
-            self._handles += [known.first, known.last]
-
-    def detach(self) -> None:
-        """Remove them, and deactivate the mode if a forward pass was cut short."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
-        self.running.clear()
-        self._on_leave()
-        _deactivate(self._mode)
+                self._hooks[module] = ModuleHooks(facts, enter, leave, first, last)
+        for module in [module for module in self._hooks if module not in here]:
+            del self._hooks[module]
+        self._quiet.clear()
 
     @no_type_check  # traced by torch.compile
     def _make_hooks(self, facts: Facts) -> tuple[Any, Any]:
         name, parameters, heads, batch_first = facts
         running, mode, on_leave = self.running, self._mode, self._on_leave
+        streams, hidden = mode.recorder.streams, mode.recorder.hidden
 
         @plain_python
         def enter(_module, args, kwargs):
@@ -138,10 +169,13 @@ class ModuleStack:
                 self._stay_in_thread(name)
                 if not running and not again:
                     self._on_begin(_module)
+                if hidden.is_active:
+                    hidden.ran.add(name)
             if not running:
                 _push_mode(mode)
-            plain = (not running or running[-1].only_tokens) and _is_one_tensor(args, kwargs)
-            running.append(RunningModule(name, parameters, heads, batch_first, args, kwargs, plain))
+            running.append(RunningModule(name, parameters, heads, batch_first, args, kwargs))
+            if len(args) + len(kwargs) > 1:
+                streams.enter(args, kwargs, len(running))
 
         @plain_python
         def leave(_module, _args, output):
@@ -211,11 +245,6 @@ def _is_plain_leaf(module: nn.Module) -> bool:
     if module._modules or "forward" in vars(module) or isinstance(module, nn.MultiheadAttention):
         return False
     return type(module).__module__.startswith("torch.nn.modules.")
-
-
-@no_type_check
-def _is_one_tensor(args: Any, kwargs: Any) -> bool:
-    return len(args) == 1 and len(kwargs) == 0 and isinstance(args[0], Tensor) and args[0].is_floating_point()
 
 
 def _parameters_of(module: nn.Module) -> tuple[tuple[str, int], ...]:

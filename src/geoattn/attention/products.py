@@ -24,11 +24,15 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 class Product(NamedTuple):
-    """A product (..., n, k) x (..., k, m); ``result`` (..., n, m) is None where the model's own differs from it."""
+    """A product (..., n, k) x (..., k, m); ``result`` (..., n, m) is None where the model's own differs from it.
+
+    ``steps`` are the strides of the axes in front, in the tensor that ``right`` was made from.
+    """
 
     left: Any
     right: Any
     result: Any
+    steps: Any = None
 
 
 class Factors(NamedTuple):
@@ -112,10 +116,10 @@ def _matmul_sum(operands, i, out, weights, axis):
     if first.ndim != second.ndim:
         return None
     if i == 0 and axis == -1:
-        return Product(weights, second, out)
+        return Product(weights, second, out, second.stride()[:-2])
     if i == 1 and axis == -2:  # values^T weights^T
         result = None if out is None else out.transpose(-1, -2)
-        return Product(weights.transpose(-1, -2), first.transpose(-1, -2), result)
+        return Product(weights.transpose(-1, -2), first.transpose(-1, -2), result, first.stride()[:-2])
     return None
 
 
@@ -173,11 +177,11 @@ def _einsum_sum(operands, letters, i, out, weights, axis):
     result = None
     if len(operands) == 2 and all(x in c for x in (*lead, rows[-1], *columns)):
         result = _flat_columns(_arrange(out, c, [*lead, rows[-1], *columns]), len(columns))
+    arranged = _arrange(values, b, [*lead, inner, *columns])
     return Product(
-        _arrange(weights, a, [*lead, rows[-1], inner]),
-        _flat_columns(_arrange(values, b, [*lead, inner, *columns]), len(columns)),
-        result,
-    )
+        _arrange(weights, a, [*lead, rows[-1], inner]), _flat_columns(arranged, len(columns)), result,
+        arranged.stride()[: len(lead)],
+    )  # fmt: skip
 
 
 @no_type_check
@@ -190,14 +194,14 @@ def _einsum_queries(first, second, letters, axis):
         first, second, a, b = second, first, b, a
     inner = [x for x in a if x in b and x not in c]
     rows = [x for x in c if x in a and x not in b]
-    if c[axis] in a or c[axis] not in b or len(inner) != 1 or not rows:
+    if c[axis] in a or c[axis] not in b or not inner or not rows:
         return None
     lead = [x for x in c if x not in (rows[-1], c[axis])]
     for x in a + b:
         if x not in c and x not in inner:
             return None
-    queries = _arrange(first, a, [*lead, rows[-1], inner[0]])
-    return queries, _arrange(second, b, [*lead, c[axis], inner[0]])
+    queries = _flat_columns(_arrange(first, a, [*lead, rows[-1], *inner]), len(inner))
+    return queries, _flat_columns(_arrange(second, b, [*lead, c[axis], *inner]), len(inner))
 
 
 @no_type_check

@@ -11,12 +11,12 @@ from torch import Tensor
 from geoattn._core.errors import GeoattnError
 from geoattn.attention.axes import Lead, broadcast_lead, lead_axes, spread_mask, to_four
 from geoattn.attention.call import Call, Probe
-from geoattn.attention.masks import Mask
+from geoattn.attention.masks import Mask, masked_softmax
 from geoattn.attention.module_context import Context
 from geoattn.attention.padding import is_token_mask
 from geoattn.attention.stored import StoredTensors, versions
 
-__all__ = ["RawCall", "read_call", "reads_a_cache", "versions_of"]
+__all__ = ["RawCall", "keep_rows", "read_call", "reads_a_cache", "versions_of"]
 
 _NAMES = ("query", "key", "weights", "mask", "value", "key_mask", "query_mask", "tokens", "source")
 
@@ -26,10 +26,13 @@ class RawCall(NamedTuple):
 
     Either ``weights`` (..., n, m), or ``query`` (..., n, d) and ``key`` (..., m, d). ``diagonal`` k hides keys
     j > i + k from query i. ``grouped``: query heads share keys in groups. ``merge`` is (heads, whether they are
-    outer) of batch and heads in one axis, if it was seen how they got there. ``peaks`` (..., m) are the highest
+    outer) of batch and heads in one axis, if it was seen how they got there; ``steps`` are the strides of the axes in
+    front. ``peaks`` (..., m) are the highest
     scores of each key. ``probe`` is (value (m, d), output (n, d)) of the first head of the first sample.
     ``cast`` is the dtype that autocast gives to queries, keys and masks. ``part`` counts the calls of one run of the
-    module. ``sink`` is the number of columns that the model cut off after the softmax.
+    module. ``sink`` is the number of columns that the model cut off after the softmax. ``inputs``: inputs were
+    asked for. ``random``: the model applied a random mask to the weights itself. ``rows`` is the map (..., n, m) in the
+    place of queries and keys, see `keep_rows`.
     """
 
     context: Context
@@ -42,12 +45,16 @@ class RawCall(NamedTuple):
     scale: float = 1.0
     grouped: bool = False
     merge: Any = None
+    steps: Any = None
     peaks: Any = None
     cast: Any = None
     dropout: bool = False
     probe: Any = None
     part: int = 0
     sink: int = 0
+    inputs: bool = False
+    random: bool = False
+    rows: Any = None
 
 
 def read_call(raw: RawCall, seen: tuple[int | None, ...], index: int, visit: int, before: Call | None) -> Call:
@@ -58,13 +65,13 @@ def read_call(raw: RawCall, seen: tuple[int | None, ...], index: int, visit: int
     names = [name for name, part in zip(_NAMES, _parts(raw), strict=True) if part is not None]
     pairs = zip(names, seen, versions_of(raw), strict=True)
     changed = frozenset(name for name, before, after in pairs if before != after)
-    query, key = raw.query, raw.key
-    if raw.weights is None:
+    query, key, weights = raw.query, raw.key, raw.weights if raw.rows is None else raw.rows
+    if weights is None:
         query, key = broadcast_lead(query, key, raw.grouped)
-    subject = query if raw.weights is None else raw.weights
+    subject = query if weights is None else weights
     axes, n = tuple(subject.shape[:-2]), subject.shape[-2]
-    m = key.shape[-2] if raw.weights is None else subject.shape[-1]
-    lead = lead_axes(axes, context.heads, context.batch, raw.merge)
+    m = key.shape[-2] if weights is None else subject.shape[-1]
+    lead = lead_axes(axes, context.heads, context.batch, raw.merge, raw.steps)
     if raw.grouped and len(axes) == 1:
         lead = Lead(1, axes[0])
     b, h = lead.batch, lead.heads
@@ -79,22 +86,24 @@ def read_call(raw: RawCall, seen: tuple[int | None, ...], index: int, visit: int
         query=_four(query, lead),
         key=_four(key, lead),
         value=_four(raw.value, lead),
-        weights=_four(raw.weights, lead),
+        weights=_four(weights, lead),
         fused=raw.weights is None,
         scale=raw.scale,
-        cast=raw.cast if raw.weights is None and query.dtype != torch.float64 else None,
+        cast=raw.cast if weights is None and query.dtype != torch.float64 else None,
         mask=_mask(raw, axes, lead),
         key_mask=_fitting(context.key_mask, b, m),
         query_mask=query_mask,
         peaks=_peaks(raw.peaks, lead, m),
         tokens=context.tokens,
         source=context.source,
+        inputs=raw.inputs,
+        random=raw.random,
         appended=context.appended,
         length=context.length,
         whole=context.whole,
     )
     if not changed and reads_a_cache(raw):
-        stored = _keep_cached(stored, h * n * m, context.kind)
+        stored = _keep_cached(stored, context.kind)
     return Call(
         name=context.name,
         kind=context.kind,
@@ -105,7 +114,7 @@ def read_call(raw: RawCall, seen: tuple[int | None, ...], index: int, visit: int
         part=raw.part,
         sink=raw.sink,
         stored=stored,
-        probe=None if raw.probe is None else Probe(*raw.probe, dropout=raw.dropout),
+        probe=raw.probe and Probe(*raw.probe),
     )
 
 
@@ -126,7 +135,7 @@ def _parts(raw: RawCall) -> tuple[Any, ...]:
 def reads_a_cache(raw: RawCall) -> bool:
     """True when the keys may be those of a cache, which a later step may overwrite."""
     query, key = raw.query, raw.key
-    if raw.weights is not None or query.shape[-2] >= key.shape[-2]:
+    if raw.weights is not None or raw.rows is not None or query.shape[-2] >= key.shape[-2]:
         return False
     return not (query.requires_grad or key.requires_grad)
 
@@ -161,12 +170,37 @@ def _fitting(mask: Any, batch: int, length: int) -> Tensor | None:
     return mask if mask is not None and is_token_mask(mask, batch, length) else None
 
 
-def _keep_cached(stored: StoredTensors, size: int, kind: str) -> StoredTensors:
-    """Behind a cache: rows of the map where they are smaller than the keys, else a copy of the keys."""
-    if stored.value is None and size <= stored.query.numel() + stored.key.numel():
-        everything = slice(None)
-        weights = stored.build(everything, everything, everything, "")
-        return replace(stored, weights=weights, query=None, key=None, versions=versions(weights), cast=None)
+def keep_rows(raw: RawCall, value: Tensor, out: Tensor) -> RawCall:
+    """Behind a cache: the map in the place of queries and keys, where it is smaller; the call as it is elsewhere.
+
+    The keys of each step hold those of all steps before. What the self-check needs of them is computed at once.
+    """
+    query, key = raw.query, raw.key
+    groups = query.shape[-3] // key.shape[-3] if raw.grouped and query.ndim == 4 else 1
+    size = query.shape[:-1].numel() * key.shape[-2]
+    if raw.inputs or raw.diagonal is not None or raw.cast is not None or size > query.numel() + key.numel():
+        return raw
+    if query.ndim != key.ndim or (groups == 1 and query.shape[:-2] != key.shape[:-2]):
+        return raw
+    if query.dtype in (torch.float16, torch.bfloat16):
+        query, key = query.float(), key.float()
+    n, m = query.shape[-2], key.shape[-2]
+    query = query * raw.scale
+    if groups > 1:
+        query = query.reshape(*key.shape[:2], groups * n, query.shape[-1])
+    logits = torch.matmul(query, key.transpose(-1, -2)).reshape(*raw.query.shape[:-1], m)
+    rows = logits.softmax(-1) if raw.mask is None else masked_softmax(logits, raw.mask)
+    probe = None
+    if not raw.dropout:
+        first = (0,) * (rows.ndim - 2)
+        value, out = value[(0,) * (value.ndim - 2)].to(rows.dtype), out[first].to(rows.dtype)
+        error = torch.addmm(out, rows[first], value, alpha=-1), torch.linalg.vector_norm(value, torch.inf)
+        probe = (None, None, None, False, error)
+    return raw._replace(rows=rows, query=None, key=None, probe=probe)
+
+
+def _keep_cached(stored: StoredTensors, kind: str) -> StoredTensors:
+    """Behind a cache, where the map is no smaller: a copy of the keys."""
     if kind == "cross":
         return stored
     key = stored.key.clone()

@@ -134,9 +134,9 @@ class Record(Viewable, Sequence):  # not Sequence[Call]: type checkers at run ti
 
         ``use`` is ``captured`` or ``fused`` for a call of this record, ``not chosen`` for attention of other layers,
         or what else it is: ``router``, ``classifier``, ``pooling``, ``gate``, ``linear attention``,
-        ``channel attention``, ``prototypes``. Attention that the record lacks is ``block-sparse``, ``factorised``,
-        ``deformable`` or ``unexplained``; the end of the block warns of it with `CaptureWarning`. A softmax inside
-        TorchScript functions or kernels of other libraries is not seen.
+        ``channel attention``, ``prototypes``, ``mixed`` (into another map that is recorded). Attention that the record
+        lacks is ``block-sparse``, ``factorised``, ``deformable``, ``hidden`` (inside TorchScript or a kernel of another
+        library) or ``unexplained``; the end of the block warns of it with `CaptureWarning`.
 
         Examples
         --------
@@ -153,11 +153,13 @@ class Record(Viewable, Sequence):  # not Sequence[Call]: type checkers at run ti
 
     def warn_of_missing(self) -> None:
         """Warn of attention that ran and is not in the record."""
-        for use in self._missing:
-            shape = " x ".join(map(str, use.shape))
+        for kind in dict.fromkeys(use.use for use in self._missing):
+            uses = [use for use in self._missing if use.use == kind]
+            shape, names = " x ".join(map(str, uses[0].shape)), name_some([use.name for use in uses], limit=4)
             text = (
-                f"a softmax of shape {shape} over axis {use.axis} in {use.name!r} is not in the record: {use.meaning}."
-                f" Record other layers with layers=, or write this one with scaled_dot_product_attention."
+                f"a softmax of shape {shape} over axis {uses[0].axis} in {names} is not in the record:"
+                f" {uses[0].meaning}. Record other layers with layers=, or write this one with"
+                " scaled_dot_product_attention; record.account() lists all softmaxes."
             )
             warnings.warn(text, CaptureWarning, stacklevel=4)
         self._missing.clear()
@@ -176,15 +178,51 @@ class Record(Viewable, Sequence):  # not Sequence[Call]: type checkers at run ti
         """Memory behind all that is kept, each storage counted once."""
         return storage_bytes([t for call in self._read() if call.stored is not None for t in call.stored.tensors()])
 
+    @property
+    def kept(self) -> str:
+        """What the record keeps, and why whole maps where it does.
+
+        Examples
+        --------
+        >>> import torch, geoattn as ga
+        >>> model = ga.models.LViT()
+        >>> with ga.capture(model) as record, torch.no_grad():
+        ...     _ = model(torch.rand(1, 1, 28, 28))
+        >>> record.kept.split(" (")[0]
+        '8 calls keep queries and keys'
+        """
+        kept: dict[bool, list[Call]] = {False: [], True: []}
+        for call in self._read():
+            if call.stored is not None:
+                kept[call.route == "softmax"].append(call)
+        said = []
+        for calls, what in ((kept[False], "queries and keys"), (kept[True], "whole maps")):
+            if calls:
+                size = (
+                    storage_bytes([tensor for call in calls if call.stored for tensor in call.stored.tensors()]) / 1e6
+                )
+                said.append(f"{len(calls)} calls keep {what} ({size:.1f} MB)")
+        if kept[True]:
+            said.append(
+                "the model computes these maps itself, and only it knows which masks, biases and mixtures are in them;"
+                " fused attention (Hugging Face: model.set_attn_implementation('sdpa')) keeps 2 d / n of that"
+            )
+        return "; ".join(said) or "nothing: the calls were reduced"
+
     def open(self) -> None:
         """Begin the block."""
         self._state = "open"
 
     def close(self) -> None:
-        """End the block: take all calls that wait, and make masks small; layers share theirs."""
-        self._take()
+        """End the block: take all calls that wait. Small maps behind a cache are read when asked for."""
+        self._deliver()
         self._state = "closed"
-        self._last_self = None
+        long = [i for i, (item, _) in enumerate(self._waiting) if item.rows is None]
+        self._read_waiting(long[-1] + 1 if long else 0)
+        self._make_masks_small()
+
+    def _make_masks_small(self) -> None:
+        """Masks that hide columns or the future need little memory; layers share theirs."""
         small: dict[Any, Mask] = {}
         for i, call in enumerate(self._calls):
             if call.stored is not None and call.stored.mask.entries is not None:
@@ -210,23 +248,36 @@ class Record(Viewable, Sequence):  # not Sequence[Call]: type checkers at run ti
             self._account.append(item)
             if item.is_missing and (self.wanted is None or item.name in self.wanted):
                 self._missing[item] = None
+                if item.in_parts:
+                    self._drop_parts(item)
             return
         if self.wanted is not None and item.context.name not in self.wanted:
             self._elsewhere[item.context.name] = None
             return
-        if not self.inputs and item.value is not None:
+        if not self.inputs and item.inputs:
             item = _without_inputs(item)
         if item.weights is None:
-            shape = (*item.query.shape[:-1], item.key.shape[-2])
+            shape = (*item.query.shape[:-1], item.key.shape[-2]) if item.rows is None else tuple(item.rows.shape)
             self._account.append(SoftmaxUse(item.context.name, shape, -1, "fused"))
         self._waiting.append((item, versions_of(item)))
         route = "sdpa" if item.weights is None else "softmax"
-        first = route not in self._checked or (item.sink and "sink" not in self._checked)
+        first = any(what not in self._checked for what in _worth_a_check(route, item.sink, item.random))
         if self._reduce is not None or first or reads_a_cache(item):
             self._read_waiting()
 
-    def _read_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, []
+    def _drop_parts(self, use: SoftmaxUse) -> None:
+        """Forget maps of a module that are parts of attention which is not recorded."""
+        self._read_waiting()
+        kept = [call for call in self._calls if call.name != use.name]
+        if len(kept) < len(self._calls):
+            self._calls = [replace(call, index=i) for i, call in enumerate(kept)]
+            self._account = [
+                one._replace(use=use.use) if one.name == use.name and one.use in ("captured", "fused") else one
+                for one in self._account
+            ]
+
+    def _read_waiting(self, count: int | None = None) -> None:
+        waiting, self._waiting = self._waiting[:count], [] if count is None else self._waiting[count:]
         with torch._C.DisableTorchFunction():  # an open capture must not see this
             for item, versions in waiting:
                 self._read_one(item, versions)
@@ -237,8 +288,9 @@ class Record(Viewable, Sequence):  # not Sequence[Call]: type checkers at run ti
         call = read_call(raw, versions, len(self._calls), visit, self._last_self)
         if call.kind == "self":
             self._last_self = call
-        if call.route not in self._checked or (call.sink and "sink" not in self._checked):
-            self._checked.update((call.route, "sink") if call.sink else (call.route,))
+        worth = _worth_a_check(call.route, call.sink, raw.random)
+        if not self._checked.issuperset(worth):
+            self._checked.update(worth)
             result = check_call(call)
             if result.ok and not math.isnan(result.error):
                 self._sound.add(call.route)
@@ -278,9 +330,14 @@ class Record(Viewable, Sequence):  # not Sequence[Call]: type checkers at run ti
         )
 
 
+def _worth_a_check(route: str, sink: int, random: bool) -> tuple[str, ...]:
+    """What the first call of each kind is checked for without being asked."""
+    return (route, *(("sink",) if sink else ()), *(("random mask",) if random else ()))
+
+
 def _without_inputs(raw: RawCall) -> RawCall:
     """The call as a capture without ``inputs`` sees it: another capture of the same model wanted them."""
-    raw = raw._replace(value=None, context=raw.context._replace(tokens=None, source=None))
+    raw = raw._replace(inputs=False, value=None, context=raw.context._replace(tokens=None, source=None))
     return raw if raw.weights is None else raw._replace(query=None, key=None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import lru_cache
 from typing import Any, no_type_check
 
 import torch
@@ -13,7 +14,7 @@ from torch.utils.checkpoint import CheckpointFunction
 
 from geoattn._core.errors import GeoattnError
 
-__all__ = ["KERNELS", "kernel_complaint", "refuse_model", "refuse_reentrant", "refuse_tensor"]
+__all__ = ["KERNELS", "in_reentrant", "kernel_complaint", "refuse_model", "refuse_reentrant", "refuse_tensor"]
 
 KERNELS = (HigherOrderOperator, OpOverload, OpOverloadPacket)
 _ATTENTION = ("attn", "fmha", "flash")  # words in the names of kernels
@@ -25,6 +26,9 @@ def refuse_model(model: Any) -> None:
     if not isinstance(model, nn.Module):
         raise GeoattnError(f"capture needs a torch.nn.Module; got {type(model).__name__}.")
     for name, module in model.named_modules():
+        config = module.__dict__.get("config")
+        if config is None and not _is_closed(type(module)):  # nearly all modules
+            continue
         where = f" (at {name!r})" if name else ""
         if isinstance(module, nn.DataParallel):
             raise GeoattnError(
@@ -35,7 +39,7 @@ def refuse_model(model: Any) -> None:
             raise GeoattnError(
                 f"a TorchScript module{where} runs outside of Python; capture the model it was made from."
             )
-        kind = getattr(vars(module).get("config"), "_attn_implementation", None)
+        kind = getattr(config, "_attn_implementation", None)
         if isinstance(kind, str) and any(word in kind for word in _HIDDEN):
             raise GeoattnError(
                 f"attention implementation {kind!r}{where} shows neither its weights nor its masks; call"
@@ -43,17 +47,30 @@ def refuse_model(model: Any) -> None:
             )
 
 
+@lru_cache(maxsize=4096)
+def _is_closed(kind: type) -> bool:
+    """Whether modules of this class run where no function mode sees them."""
+    return issubclass(kind, (nn.DataParallel, torch.jit.ScriptModule))
+
+
 def refuse_reentrant(name: str) -> None:
     """Raise inside reentrant checkpointing: it runs the forward pass without gradients, then once more."""
+    if in_reentrant():
+        raise GeoattnError(
+            f"{name!r} runs under reentrant checkpointing, which cuts attention from its gradients;"
+            " set use_reentrant=False (Hugging Face:"
+            " gradient_checkpointing_enable({'use_reentrant': False}))."
+        )
+
+
+def in_reentrant() -> bool:
+    """True inside reentrant checkpointing. O(frames on the stack)."""
     frame = sys._getframe(1)
     while frame is not None:
         if frame.f_code is CheckpointFunction.forward.__code__:
-            raise GeoattnError(
-                f"{name!r} runs under reentrant checkpointing, which cuts attention from its gradients;"
-                " set use_reentrant=False (Hugging Face:"
-                " gradient_checkpointing_enable({'use_reentrant': False}))."
-            )
+            return True
         frame = frame.f_back
+    return False
 
 
 @no_type_check  # traced by torch.compile

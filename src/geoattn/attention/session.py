@@ -34,15 +34,17 @@ def capture(
     builds them itself.
 
     Capture records every call of F.scaled_dot_product_attention, also inside nn.MultiheadAttention, and every softmax
-    whose result is multiplied with values: Hugging Face (sdpa and eager), timm, vit-pytorch, torch.nn and hand-written
-    models. It keeps queries and keys, at 2 d / n of the memory of the maps, and gradients flow through
-    ``call.attention()``. It leaves nothing at the model after the block.
+    whose result is multiplied with values and summed over its axis: Hugging Face (sdpa and eager), timm, vit-pytorch,
+    torch.nn and hand-written models. It keeps queries and keys, at 2 d / n of the memory of the maps, and the maps
+    themselves where the model makes them (``record.kept``). Gradients flow through ``call.attention()``. It leaves
+    nothing at the model after the block.
 
-    A capture may stay open over many steps; ``record.clear()`` forgets the steps so far. With torch.compile it should
-    stay open, because the model is compiled again for each new capture. Non-reentrant checkpointing works. Capture
-    refuses reentrant checkpointing, nn.DataParallel, two threads at once, torch.vmap, TorchScript, nested tensors, and
-    flash and flex kernels called directly, with the reason. It does not see weights that are made without a softmax, or
-    that are summed up without a product.
+    ``record.account()`` lists every softmax that ran, and the end of the block warns of attention that is not recorded.
+    A capture may stay open over many steps; ``record.clear()`` forgets the steps so far. Later captures use what the
+    first one learned of the model, and a compiled model is compiled once more for all of them. Non-reentrant
+    checkpointing works. Capture refuses reentrant checkpointing, nn.DataParallel, two threads at once, torch.vmap,
+    TorchScript modules, nested tensors, and flash and flex kernels called directly, with the reason. It does not see
+    weights that are made without a softmax.
 
     Examples
     --------

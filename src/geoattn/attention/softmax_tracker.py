@@ -9,100 +9,44 @@ torch.compile traces this code: it compares identities and shapes, never values.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, no_type_check
+from typing import Any, no_type_check
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from geoattn.attention.axis_tracking import VIEWS, axis_after
-from geoattn.attention.products import PRODUCTS, Product, factors_of, is_parameter, weighted_sum
+from geoattn.attention.followed_tensors import (
+    Derived,
+    Score,
+    Softmax,
+    WeightedSum,
+    are_weights,
+    find_derived,
+    is_of_batches,
+    is_one_of,
+    tensors_of,
+)  # fmt: skip
+from geoattn.attention.function_kinds import (
+    CASTS,
+    CUTS,
+    DROPOUTS,
+    EXPONENTIALS,
+    LINEAR,
+    RANDOM,
+    SELECTIONS,
+    SHAPED,
+    STORES,
+    is_active_dropout,
+    is_dropout_in_place,
+)  # fmt: skip
+from geoattn.attention.products import PRODUCTS, factors_of, weighted_sum
+from geoattn.attention.without_dropout import clean_arguments, clean_keywords, copy_before_change
 
-__all__ = ["LOG_SOFTMAXES", "SOFTMAXES", "Softmax", "SoftmaxTracker", "WeightedSum", "softmax_axis"]
+__all__ = ["SoftmaxTracker"]
 
 _REMEMBERED = 48  # tensors that are followed at once
 _LIFETIME = 256  # functions after which a tensor that nothing was made from is forgotten
-
-LOG_SOFTMAXES = (functional.log_softmax, torch.log_softmax, Tensor.log_softmax, torch.special.log_softmax)
-SOFTMAXES = (
-    functional.softmax, torch.softmax, Tensor.softmax, torch.special.softmax, functional.gumbel_softmax,
-)  # fmt: skip
-_CASTS = (
-    Tensor.to, Tensor.type, Tensor.type_as, Tensor.float, Tensor.half, Tensor.bfloat16, Tensor.double,
-)  # fmt: skip
-_DROPOUTS = (
-    functional.dropout, torch.dropout, torch.dropout_, functional.dropout1d, functional.dropout2d,
-    functional.dropout3d, functional.alpha_dropout, functional.feature_alpha_dropout,
-)  # fmt: skip
-_STORES = (Tensor.__setitem__,)  # write into their first argument and return nothing
-_IN_PLACE = tuple(
-    getattr(Tensor, name) for name in dir(Tensor)
-    if (name.endswith("_") and not name.startswith("_")) or (name.startswith("__i") and name[3:-2] in (
-        "add", "sub", "mul", "div", "truediv", "floordiv", "pow"))
-)  # fmt: skip
-_EXPONENTIALS = (torch.exp, Tensor.exp)
-_SELECTIONS = (
-    torch.topk, Tensor.topk, torch.argmax, Tensor.argmax, torch.multinomial, Tensor.multinomial, torch.sort,
-    Tensor.sort, torch.argsort, Tensor.argsort, torch.max, Tensor.max,
-)  # fmt: skip
-_LINEAR = (functional.linear, functional.conv1d, functional.conv2d, torch.conv1d, torch.conv2d)
-
-
-@no_type_check
-class Softmax:
-    """One softmax that ran: its ``argument`` and ``result``, its ``axis`` counted from the end, and what led to it.
-
-    ``scores`` are the factors of the product that the argument was made from, None when it was not made from one.
-    ``depth`` is the number of modules that were running, ``name`` that of the innermost. ``use`` is what became of it,
-    as far as it is known: see `geoattn.attention.account`.
-    """
-
-    def __init__(self, argument: Any, result: Any, axis: int, scores: Any, depth: int, name: str) -> None:
-        self.argument = argument
-        self.result = result
-        self.axis = axis
-        self.scores = scores
-        self.depth = depth
-        self.name = name
-        self.use = None
-        self.touched = False  # something else than a cast or a view was made from it
-
-
-class Derived(NamedTuple):
-    """A tensor that was made from the result of a softmax.
-
-    ``weights`` is the same without dropout. ``axis`` is that of the softmax, counted from the end; None when it was
-    summed away or broken up. ``dropped``: dropout was active. ``masked``: something else than a cast or a view came
-    after the softmax. ``whole`` is the last one on the way that was as large as the result of the softmax, when this
-    one is a part of it.
-    """
-
-    tensor: Any
-    weights: Any
-    axis: int | None
-    softmax: Softmax
-    dropped: bool
-    masked: bool
-    time: int
-    whole: Any = None
-
-
-class Score(NamedTuple):
-    """A tensor that was made from a product of queries and keys, perhaps."""
-
-    factors: Any
-    tensor: Any
-    depth: int
-
-
-class WeightedSum(NamedTuple):
-    """Weights times values: the end of the way of a softmax."""
-
-    softmax: Softmax
-    derived: Derived
-    product: Product
-    factors: Any
-    of_weights: bool  # the values come from a softmax too
 
 
 @no_type_check
@@ -116,6 +60,8 @@ class SoftmaxTracker:
         self.open: list[Softmax] = []  # what became of them is not known yet
         self.closed: list[Softmax] = []  # it is known, and waits to be told
         self.logs: list[Any] = []  # (result of a log_softmax, its argument, its axis)
+        self.selected: list[Any] = []  # the best entries of a tensor
+        self.random: list[Any] = []  # masks of random numbers
         self.time = 0
 
     def is_following(self) -> bool:
@@ -128,6 +74,10 @@ class SoftmaxTracker:
         if len(self.logs) > _REMEMBERED:
             del self.logs[0]
 
+    def select(self, out: Any) -> None:
+        """The best entries of a tensor were chosen: a softmax of them is a router."""
+        self.selected = [out[0] if isinstance(out, tuple) else out]
+
     def begin(self, argument: Any, result: Any, axis: int, depth: int, name: str) -> Softmax:
         """A softmax ran."""
         scores = None
@@ -136,6 +86,8 @@ class SoftmaxTracker:
                 scores = score.factors
         self.scores.clear()
         softmax = Softmax(argument, result, axis, scores, depth, name)
+        if is_one_of(self.selected, argument):
+            softmax.use = "router"
         self.open.append(softmax)
         self._remember(Derived(result, result, axis, softmax, False, False, self.time))
         return softmax
@@ -163,40 +115,44 @@ class SoftmaxTracker:
     def run(self, func: Any, args: Any, kwargs: Any, depth: int, name: str) -> tuple[Any, WeightedSum | None]:
         """Run a function; its result, and the weighted sum that it is, if it is one."""
         self.time += 1
-        if self.logs and func in _EXPONENTIALS:
+        if self.logs and func in EXPONENTIALS:
             for logarithm, argument, axis in self.logs:
                 if logarithm is args[0]:
                     out = func(*args, **kwargs)
                     self.begin(argument, out, axis, depth, name)
                     return out, None
-        given = _among(self.derived, args, kwargs) if self.derived else []
-        if given and func in _DROPOUTS and self._save_weights(func, args, kwargs):
-            given = _among(self.derived, args, kwargs)
-        before = _copies(func, args, given) if given else None
+        given = find_derived(self.derived, args, kwargs) if self.derived and func not in SHAPED else []
+        if given and func in DROPOUTS and self._save_weights(func, args, kwargs):
+            given = find_derived(self.derived, args, kwargs)
+        before = copy_before_change(func, args, given) if given else None
         out = func(*args, **kwargs)
-        if func in PRODUCTS:
-            factors = factors_of(func, args, kwargs)
-            if factors is not None:
-                for one in given:
-                    if one.axis is not None:
-                        product = weighted_sum(factors, out, one.tensor, one.weights, one.axis)
-                        if product is not None:
-                            if one.whole is None:
-                                self._forget(one.softmax)
-                            return out, WeightedSum(one.softmax, one, product, factors, _are_weights(given, one, name))
-                if not given and _is_of_batches(factors):
-                    if self.derived:
-                        self.add_context(out, depth)
-                    self._add_score(Score(factors, out, depth))
+        if self.derived:
+            self._note_random(func, args, kwargs, out)
+        factors = factors_of(func, args, kwargs) if func in PRODUCTS else None
+        if factors is not None:
+            for one in given:
+                if one.axis is not None:
+                    product = weighted_sum(factors, out, one.tensor, one.weights, one.axis)
+                    if product is not None:
+                        if one.whole is None:
+                            self._forget(one.softmax)
+                        return out, WeightedSum(one.softmax, one, product, factors, are_weights(given, one, name))
+            if is_of_batches(factors):
+                if self.derived and not given:
+                    self.add_context(out, depth)
+                self._add_score(Score(factors, out, depth))
+                if not given or (len(given) == 1 and factors.letters is None):  # a sum over another axis: no map
+                    for one in given:
+                        one.softmax.touched = True
                     return out, None
-        if given and func in _SELECTIONS:
+        if given and func in SELECTIONS:
             given[0].softmax.use = given[0].softmax.use or "router"
         if func is functional.grid_sample:
             for softmax in self.open:
                 softmax.use = softmax.use or "deformable"
         if given:
             self._derive(func, args, kwargs, out, given, before)
-        elif self.scores:
+        if self.scores and factors is None:
             self._follow_scores(func, args, kwargs, out, depth)
         return out, None
 
@@ -219,6 +175,8 @@ class SoftmaxTracker:
             self.derived.clear()
             self.contexts.clear()
             self.logs.clear()
+            self.selected.clear()
+            self.random.clear()
             self.time = 0
         elif self.scores or self.contexts:
             self.scores[:] = [score for score in self.scores if score.depth <= depth + 1]
@@ -241,27 +199,36 @@ class SoftmaxTracker:
             if main.axis is None or (one.axis is not None and one.tensor.numel() > main.tensor.numel()):
                 main = one
         dropped = any([one.dropped for one in given])
-        if func in _STORES:
+        for one in given:
+            if one.softmax is not main.softmax and one.softmax.use is None:
+                one.softmax.use = "mixed"
+        if func in CUTS and main.softmax.use is None:
+            main.softmax.use = "block-sparse"
+        random = main.random
+        if self.random:
+            for value in tensors_of(args, kwargs):
+                random = random or is_one_of(self.random, value)
+        if func in STORES:
             if before is not None:
-                func(before, *_clean(args[1:], given), **kwargs)
+                func(before, *clean_arguments(args[1:], given), **kwargs)
                 self._replace(main._replace(weights=before, masked=True, time=self.time))
             return
-        if func in _DROPOUTS:
-            active = _is_active(func, args, kwargs)
+        if func in DROPOUTS:
+            active = is_active_dropout(func, args, kwargs)
             self._remember(main._replace(tensor=out, dropped=main.dropped or active, time=self.time))
             return
         in_place = len(args) > 0 and out is args[0]
         outs = list(out) if isinstance(out, (tuple, list)) else [out]
         weights = outs
-        if func in _CASTS and isinstance(out, Tensor):
+        if func in CASTS and isinstance(out, Tensor):
             weights = [main.weights]
         elif dropped and before is not None:
-            func(before, *_clean(args[1:], given), **_clean_dict(kwargs, given))
+            func(before, *clean_arguments(args[1:], given), **clean_keywords(kwargs, given))
             weights = [before]
         elif (dropped and not in_place and "out" not in kwargs) or (func in VIEWS and main.weights is not main.tensor):
-            again = func(*_clean(args, given), **_clean_dict(kwargs, given))
+            again = func(*clean_arguments(args, given), **clean_keywords(kwargs, given))
             weights = list(again) if isinstance(again, (tuple, list)) else [again]
-        plain = func in _CASTS or func in VIEWS
+        plain = func in CASTS or func in VIEWS
         whole = main.whole
         if whole is None and any([isinstance(t, Tensor) and t.numel() < main.tensor.numel() for t in outs]):
             whole = main
@@ -269,20 +236,37 @@ class SoftmaxTracker:
             if isinstance(tensor, Tensor) and tensor.is_floating_point() and tensor.ndim > 0:
                 axis = axis_after(func, args, kwargs, main.tensor, main.axis, tensor)
                 masked = main.masked or not plain
+                if axis is None and main.axis is not None and func in VIEWS:
+                    main.softmax.broken = True
                 main.softmax.touched = main.softmax.touched or masked
-                step = Derived(tensor, clean, axis, main.softmax, dropped, masked, self.time, whole)
+                step = Derived(tensor, clean, axis, main.softmax, dropped, masked, self.time, whole, random)
                 if in_place:
                     self._replace(step)
                 elif axis is not None or dropped:  # without the axis it is needed only to repeat what follows
                     self._remember(step)
 
+    def _note_random(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+        """Remember masks of random numbers, and what is made from them alone."""
+        if not isinstance(out, Tensor):
+            return
+        made = func in RANDOM
+        if self.random and not made:
+            for value in tensors_of(args, kwargs):
+                made = made or is_one_of(self.random, value)
+            made = made and not find_derived(self.derived, args, kwargs)
+        if made:
+            self.random = [*self.random[-_REMEMBERED:], out]
+
     def _follow_scores(self, func: Any, args: Any, kwargs: Any, out: Any, depth: int) -> None:
+        if func in STORES:  # scores that are written into another tensor
+            out = args[0]
+            args = (args[2],) if not self.is_score(out) else ()
         if not isinstance(out, Tensor) or not out.is_floating_point():
             return
-        for value in _tensors(args, kwargs):
+        for value in tensors_of(args, kwargs):
             for score in self.scores:
-                if score.tensor is value and out.numel() >= value.numel():
-                    if func not in _LINEAR or (value.ndim == 4 and out.numel() == value.numel()):
+                if score.tensor is value and (out.numel() >= value.numel() or func in STORES or func in VIEWS):
+                    if func not in LINEAR or (value.ndim == 4 and out.numel() == value.numel()):
                         self._add_score(Score(score.factors, out, depth))
                     return
 
@@ -308,7 +292,7 @@ class SoftmaxTracker:
 
     def _save_weights(self, func: Any, args: Any, kwargs: Any) -> bool:
         """Save the weights that a dropout in place is about to overwrite; True if it is one."""
-        if not _is_active(func, args, kwargs) or not _is_in_place(func, args, kwargs):
+        if not is_active_dropout(func, args, kwargs) or not is_dropout_in_place(func, args, kwargs):
             return False
         for i in range(len(self.derived)):
             one = self.derived[i]
@@ -323,116 +307,3 @@ def _is_over(softmax: Softmax, depth: int) -> bool:
     if torch.compiler.is_compiling() and depth == 1 and softmax.depth > 2:
         return True  # nothing may be left over from one compiled layer to the next
     return depth == 0 or depth < softmax.depth - 3
-
-
-@no_type_check
-def softmax_axis(func: Any, args: Any, kwargs: Any, out: Any) -> int | None:
-    """The axis of a softmax, counted from the end; None for one over a single number."""
-    if func is functional.gumbel_softmax:
-        axis = kwargs.get("dim", args[4] if len(args) > 4 else -1)
-    else:
-        axis = kwargs["dim"] if "dim" in kwargs else (args[1] if len(args) > 1 else None)
-    if out.ndim == 0 or not out.is_floating_point():
-        return None
-    if axis is None:
-        axis = 0 if out.ndim in (1, 3) else 1  # what torch takes when it is not told
-    return axis if axis < 0 else axis - out.ndim
-
-
-@no_type_check
-def _among(derived: Any, args: Any, kwargs: Any) -> list[Derived]:
-    """The tensors among the arguments that are followed, in the order of the arguments."""
-    found = []
-    for value in _tensors(args, kwargs):
-        for i in range(len(derived) - 1, -1, -1):
-            if derived[i].tensor is value:
-                found.append(derived[i])
-                break
-    return found
-
-
-@no_type_check
-def _are_weights(given: Any, current: Derived, name: str) -> bool:
-    """Whether the other operand is a map of attention of the same module."""
-    for one in given:
-        softmax = one.softmax
-        if one is not current and one.axis is not None and softmax.scores is not None and softmax.name == name:
-            return True
-    return False
-
-
-@no_type_check
-def _tensors(args: Any, kwargs: Any) -> list[Any]:
-    """Tensors among the arguments, and in lists of them."""
-    found = []
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, Tensor):
-            found.append(value)
-        elif isinstance(value, (list, tuple)):
-            for inner in value:
-                if isinstance(inner, Tensor):
-                    found.append(inner)
-    return found
-
-
-@no_type_check
-def _copies(func: Any, args: Any, given: Any) -> Any:
-    """A copy of the weights without dropout that a function in place would change; None when it is none."""
-    for one in given:
-        if one.dropped and len(args) > 0 and one.tensor is args[0] and (func in _STORES or func in _IN_PLACE):
-            return one.weights.to(one.tensor.dtype, copy=True)
-    return None
-
-
-@no_type_check
-def _clean(args: Any, given: Any) -> list[Any]:
-    """The arguments without dropout."""
-    clean = []
-    for value in args:
-        if isinstance(value, (list, tuple)) and any([isinstance(inner, Tensor) for inner in value]):
-            clean.append(type(value)([_without_dropout(inner, given) for inner in value]))
-        else:
-            clean.append(_without_dropout(value, given))
-    return clean
-
-
-@no_type_check
-def _clean_dict(kwargs: Any, given: Any) -> dict[str, Any]:
-    return {key: _without_dropout(value, given) for key, value in kwargs.items()}
-
-
-@no_type_check
-def _without_dropout(value: Any, given: Any) -> Any:
-    for one in given:
-        if one.tensor is value:
-            return one.weights if one.weights.dtype == value.dtype or not one.dropped else one.weights.to(value.dtype)
-    return value
-
-
-@no_type_check
-def _is_of_batches(factors: Any) -> bool:
-    """A product of two tensors that both depend on the input, over more than one number: scores, perhaps."""
-    operands = factors.operands
-    if len(operands) != 2 or any([is_parameter(operand) for operand in operands]):
-        return False
-    first, second = operands
-    if first.ndim < 2 or second.ndim < 2:
-        return False
-    return factors.letters is not None or (first.ndim == second.ndim and first.shape[-1] > 1)
-
-
-@no_type_check
-def _is_active(func: Any, args: Any, kwargs: Any) -> bool:
-    p = kwargs["p"] if "p" in kwargs else (args[1] if len(args) > 1 else 0.5)
-    word = "train" if func is torch.dropout or func is torch.dropout_ else "training"
-    training = kwargs[word] if word in kwargs else (args[2] if len(args) > 2 else True)
-    return bool(training) and p > 0
-
-
-@no_type_check
-def _is_in_place(func: Any, args: Any, kwargs: Any) -> bool:
-    if func is torch.dropout_:
-        return True
-    if func is torch.dropout:
-        return False
-    return bool(kwargs["inplace"]) if "inplace" in kwargs else len(args) > 3 and bool(args[3])

@@ -31,6 +31,7 @@ class StoredTensors:
     ``fused``. ``key_mask`` (batch, m) and ``query_mask`` (batch, n) are 2-D masks of the model, or what the
     self-attention before a cross-attention knows of the same queries, non-zero for real tokens. ``peaks`` (batch,
     heads, m) are the highest scores of each key. ``value``, ``tokens`` and ``source`` are kept when asked for.
+    ``inputs``: those and queries and keys were asked for. ``random``: dropout by hand changed the weights.
     ``appended``: keys beyond the n-th follow the queries instead of preceding them. ``length`` and ``whole`` as in
     `Context`. ``versions`` and ``others`` tell later whether something changed the tensors in place; ``changed``
     names what was changed before it could be read.
@@ -49,6 +50,8 @@ class StoredTensors:
     value: Any = None
     tokens: Any = None
     source: Any = None
+    inputs: bool = False
+    random: bool = False
     appended: bool = False
     length: int | None = None
     whole: bool = False

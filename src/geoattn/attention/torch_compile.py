@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeVar, no_type_check
 
-__all__ = ["plain_python", "runs_compiled_graph", "runs_compiled_kernel"]
+__all__ = ["is_compiled", "plain_python", "runs_compiled_graph", "runs_compiled_kernel"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,6 +47,22 @@ def runs_compiled_graph(depth: int) -> bool:
         if above.f_code.co_filename.endswith("eval_frame.py"):
             return True
         above = above.f_back
+    return False
+
+
+@no_type_check
+def is_compiled(module: Any) -> bool:
+    """True when torch.compile was asked to compile the module, a part of it, or what calls it.
+
+    A dispatch mode would keep such code from ever being compiled.
+    """
+    if any(part._compiled_call_impl is not None or "_orig_mod" in part._modules for part in module.modules()):
+        return True
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_filename.endswith("eval_frame.py"):
+            return True
+        frame = frame.f_back
     return False
 
 

@@ -182,6 +182,12 @@ def features(
             known = part.layers
             lengths = part.tokens
             rows.extend({} for _ in range(batch.size))
+            for (name, _), layer in part.layers.items():
+                if max(part.numbers.get(layer, {0})) >= len(rows):
+                    raise GeoattnError(
+                        f"{name} attends over more images than there are samples, so that a row a sample does not hold"
+                        " them; choose layers= that attend over the samples."
+                    )
             for (layer, k), state in part.states.items():
                 for sample, name, value in _values(state, layer, lenses[k].name):
                     rows[sample][name] = value

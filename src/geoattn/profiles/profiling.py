@@ -263,7 +263,7 @@ def finish(
         },
     }  # fmt: skip
     return Profile(
-        table=make_table(seen, heads, layers, run.samples, level),
+        table=make_table(seen, heads, layers, run.samples, level, {k: len(some) for k, some in run.numbers.items()}),
         layers=layers,
         conventions=conventions,
         histograms={name: tuple(states[k].histogram for k in range(len(layers))) for name, states in curvature.items()},

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from jaxtyping import Int
 from torch import nn
 
 from geoattn._core.errors import GeoattnError
@@ -24,6 +25,7 @@ from geoattn.profiles.special import Special
 
 __all__ = ["Part", "Run", "Viewer"]
 
+_IMAGES = 1 << 50  # numbers of images beyond the number of texts begin here
 LayerKey = tuple[str, int]  # name of the module, and which of its visits in a forward pass
 
 
@@ -36,6 +38,7 @@ class Part:
     examples: Examples
     skipped: dict[str, int] = field(default_factory=dict)
     tokens: dict[int, int] = field(default_factory=dict)  # of each sample, in its longest map
+    numbers: dict[int, set[int]] = field(default_factory=dict)  # of the samples of each layer: texts, or images
     maps: int = 0
     calls: int = 0
     warned: list[tuple[str, type[Warning]]] = field(default_factory=list)
@@ -72,12 +75,12 @@ class Viewer:
     def _see_call(self, call: Call, batch: Batch, first: int, part: Part) -> None:
         """All lenses on one call, while the forward pass waits."""
         b, _, n, m = call.shape
-        if call.kind != "self" or n != m or n < 2:
+        if call.kind == "cross" or n != m or n < 2:
             part.skipped[call.name] = part.skipped.get(call.name, 0) + b
             return
         layer = part.layers.setdefault((call.name, call.visit), len(part.layers))
-        # Windows of one image are maps of one sample.
-        numbers = first + np.arange(b) // max(1, b // batch.size)
+        numbers = sample_numbers(call, batch.size, first)
+        part.numbers.setdefault(layer, set()).update(map(int, numbers))
         content = self.special.content(batch, b, n, self.model, call.name)
         try:
             for piece in pieces(call, content, numbers=numbers, layer=layer, first=first, sink=self.sink):
@@ -87,10 +90,25 @@ class Viewer:
                 for k, lens in enumerate(self.lenses):
                     if not lens.own_pass:
                         merge_into(part.states, (layer, k), lens, lens.see(piece))
-                part.examples.take(piece, batch, first)
+                if b >= batch.size:
+                    part.examples.take(piece, batch, first)
         except GeoattnError as error:
             last = first + batch.size - 1
             raise GeoattnError(f"{call.name}, samples {first} to {last}: {error}") from None
+
+
+def sample_numbers(call: Call, size: int, first: int) -> Int[np.ndarray, " b"]:
+    """Numbers of the samples of a call, in a batch of ``size`` samples that begin with the number ``first``.
+
+    Windows of one image are maps of one sample. A layer that runs over the images of a text one after the other
+    (Qwen-VL), or over the samples of a batch, makes several calls in one run: each is a sample. There may be more of
+    them than texts, and those have numbers that no text has.
+    """
+    b, h = call.shape[:2]
+    if b < size or (call.part > 0 and b == 1 and h > 1):
+        numbers = call.part * b + np.arange(b)
+        return np.where(numbers < size, first + numbers, _IMAGES + (first << 20) + numbers)
+    return first + np.arange(b) // max(1, b // size)
 
 
 class Run:
@@ -105,6 +123,7 @@ class Run:
         self.states: dict[tuple[int, int], Any] = {}
         self.examples = viewer.examples
         self.skipped: dict[str, int] = {}
+        self.numbers: dict[int, set[int]] = {}
         self.seen = hashlib.sha256()
         self._progress = progress
 
@@ -134,6 +153,8 @@ class Run:
             merge_into(self.states, (layer, k), self.lenses[k], state)
         self.examples.absorb(part.examples)
         self.maps += part.maps
+        for layer, numbers in part.numbers.items():
+            self.numbers.setdefault(layer, set()).update(numbers)
         for name, count in part.skipped.items():
             self.skipped[name] = self.skipped.get(name, 0) + count
         for message, category in part.warned:

@@ -24,10 +24,12 @@ def make_table(
     layers: Sequence[str],
     samples: int,
     level: float,
+    samples_of: Mapping[int, int],
 ) -> pd.DataFrame:
     """Rows by head, by layer, and for the whole model, which have no layer; a layer's rows have no head.
 
     ``lenses`` are lenses with their states by number of the layer, ``heads`` the numbers of heads of the layers.
+    ``samples_of`` are the numbers of samples of the layers: those of a layer of images may differ from those of texts.
     """
     import pandas as pd
 
@@ -42,7 +44,8 @@ def make_table(
             places.append((None, "", None, list(states.values()), slice(None)))
         for layer, name, head, some, part in places:
             for row in lens.rows(some, part, level):
-                estimate = (row.value, row.lower, row.upper, row.half_width, samples, row.count)
+                count = samples if layer is None else samples_of.get(layer, samples)
+                estimate = (row.value, row.lower, row.upper, row.half_width, count, row.count)
                 rows.append((layer, name, head, row.lens or lens.name, lens.convention, row.statistic, *estimate))
     table = pd.DataFrame(rows, columns=pd.Index(COLUMNS))
     table["layer"], table["head"] = table["layer"].astype("Int64"), table["head"].astype("Int64")

@@ -80,7 +80,7 @@ def spectral_table(record: Record, *, samples: int = 1, **choices: Any) -> pd.Da
     if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
         raise GeoattnError(f"samples must be at least 1; got {samples!r}.")
     rows = []
-    for layer, call in enumerate(call for call in record if call.kind == "self"):
+    for layer, call in enumerate(call for call in record if call.kind != "cross"):
         for s in range(min(samples, call.shape[0])):
             for h, attention in _heads(call, s):
                 for link in spectral_links(attention, **choices):

@@ -39,6 +39,8 @@ class WeightsLens(MeanLens):
             allowed = allowed[piece.samples] if shape[0] > 1 else allowed
             allowed = allowed[:, piece.heads] if shape[1] > 1 else allowed
             pairs = pairs & allowed
+        # A model that makes its maps itself shows no mask, and Swin adds -100: no head gives such entries any weight.
+        pairs = pairs & (weights > torch.finfo(torch.float32).tiny).any(1, keepdim=True)
         entries = pairs.sum((-1, -2)).double()
         mean = (weights * pairs).sum((-1, -2)) / entries
         variance = (((weights - mean[..., None, None]) * pairs) ** 2).sum((-1, -2)) / entries

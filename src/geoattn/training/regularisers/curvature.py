@@ -114,7 +114,7 @@ class CurvatureRegulariser(Regulariser):
 
 def draw_maps(record: Record, maps: int | None, seed: int, step: int) -> dict[int, list[tuple[str, Any, Any]]]:
     """Sampled maps by number of tokens: (layer, (k, n, n), valid (k, n)); the draw depends on seed and step alone."""
-    calls = [call for call in record if call.kind == "self" and call.shape[2] == call.shape[3] >= 2]
+    calls = [call for call in record if call.kind != "cross" and call.shape[2] == call.shape[3] >= 2]
     if not calls:
         raise GeoattnError(
             "curvature needs self-attention among at least two tokens, and this forward pass had none;"
