@@ -1,0 +1,137 @@
+// Distances along edges of different lengths: Dijkstra from each source, until all that is asked of it is known.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "batch.hpp"
+
+namespace geoattn::sparse::GEOATTN_ISA {
+
+constexpr double FAR = std::numeric_limits<double>::infinity();
+
+class Search {
+  public:
+    std::vector<double> lengths;  // of each cell of the batch
+
+    explicit Search(const Job& job) : job_(job), length_(job.n, FAR), wanted_(job.n, -1) {
+        if (job.upstream) edge_.assign(job.n, -1), before_.assign(job.n, -1);
+        bounded_ = job.near && !job.directed;
+        if (!bounded_) return;
+        longest_.assign(job.n, 0);
+        for (std::int32_t v = 0; v < job.n; ++v)
+            for (std::int64_t e = job.out.start[v]; e < job.out.start[v + 1]; ++e) longest_[v] = std::max(longest_[v], job.out.value[e]);
+    }
+
+    void find(Batch& batch) {
+        lengths.resize(batch.cells);
+        measure_reach(batch);
+        for (const bool back : {false, true})
+            batch.each_source(back, [&](const auto& nodes, const auto& start, const auto& uses) {
+                const Rows& edges = back ? job_.in : job_.out;
+                for (std::size_t k = 0; k < nodes.size(); ++k) {
+                    std::size_t missing = 0;
+                    double bound = bounded_ ? 0 : FAR;
+                    ++round_;
+                    for (std::size_t u = start[k]; u < start[k + 1]; ++u) {
+                        const Ask& ask = batch.asks[uses[u].ask];
+                        for (const std::int32_t b : ask.targets)
+                            if (wanted_[b] != round_) wanted_[b] = round_, ++missing;
+                        // over the owner there is a way to each target: d(a, o) + d(o, b)
+                        if (bounded_) bound = std::max(bound, (length_between(edges, ask.owner, nodes[k]) + reach_[uses[u].ask]) * (1 + 1e-12));
+                    }
+                    walk(edges, nodes[k], bound, missing);
+                    for (std::size_t u = start[k]; u < start[k + 1]; ++u) {
+                        const Ask& ask = batch.asks[uses[u].ask];
+                        double* cell = lengths.data() + ask.place + uses[u].local;
+                        for (std::size_t t = 0; t < ask.targets.size(); ++t) cell[t * ask.sources.size()] = length_[ask.targets[t]];
+                    }
+                    reset();
+                }
+            });
+    }
+
+    // Ways from one node to others, for gradients: use(k, entries of `edges` on the way from the end to the start) for each end.
+    template <class Use> void trace(const Rows& edges, std::int32_t from, const std::vector<std::int32_t>& ends, Use use) {
+        std::size_t missing = 0;
+        ++round_;
+        for (const std::int32_t b : ends)
+            if (wanted_[b] != round_) wanted_[b] = round_, ++missing;
+        walk(edges, from, FAR, missing);
+        std::vector<std::int64_t> way;
+        for (std::size_t k = 0; k < ends.size(); ++k) {
+            way.clear();
+            for (std::int32_t v = ends[k]; v != from && before_[v] >= 0; v = before_[v]) way.push_back(edge_[v]);
+            use(k, way);
+        }
+        reset();
+    }
+
+  private:
+    const Job& job_;
+    std::vector<double> length_, longest_, reach_;
+    std::vector<std::int64_t> edge_, wanted_;
+    std::vector<std::int32_t> before_, touched_;
+    struct Entry { double key; std::int32_t node; };
+    std::vector<Entry> heap_;
+    std::int64_t round_ = 0;
+    bool bounded_ = false;
+
+    // How far the targets of an ask are from its owner at most: over the partner, whose measure lives on its neighbours.
+    void measure_reach(const Batch& batch) {
+        if (!bounded_) return;
+        reach_.resize(batch.count);
+        for (std::size_t k = 0; k < batch.count; ++k) {
+            const Ask& ask = batch.asks[k];
+            double reach = 0;
+            for (const std::int64_t* p = ask.first; p != ask.last; ++p) {
+                const std::int32_t q = job_.pairs[2 * *p + (ask.back ? 0 : 1)];
+                reach = std::max(reach, length_between(job_.out, ask.owner, q) + longest_[q]);
+            }
+            reach_[k] = reach;
+        }
+    }
+
+    static double length_between(const Rows& edges, std::int32_t v, std::int32_t w) {
+        if (v == w) return 0;
+        const auto* end = edges.column + edges.start[v + 1];
+        const auto* found = std::lower_bound(edges.column + edges.start[v], end, w);
+        return found != end && *found == w ? edges.value[found - edges.column] : FAR;
+    }
+
+    void walk(const Rows& edges, std::int32_t from, double bound, std::size_t missing) {
+        const auto later = [](const Entry& a, const Entry& b) { return a.key > b.key || (a.key == b.key && a.node > b.node); };
+        heap_.clear(), touched_.clear();
+        length_[from] = 0;
+        touched_.push_back(from);
+        heap_.push_back({0, from});
+        while (!heap_.empty() && missing > 0) {
+            std::pop_heap(heap_.begin(), heap_.end(), later);
+            const Entry top = heap_.back();
+            heap_.pop_back();
+            const std::int32_t v = top.node;
+            if (top.key > length_[v]) continue;
+            if (wanted_[v] == round_) --missing;
+            for (std::int64_t e = edges.start[v]; e < edges.start[v + 1]; ++e) {
+                const std::int32_t w = edges.column[e];
+                const double length = top.key + edges.value[e];
+                if (length >= length_[w] || length > bound) continue;
+                if (length_[w] == FAR) touched_.push_back(w);
+                length_[w] = length;
+                if (!edge_.empty()) edge_[w] = e, before_[w] = v;
+                heap_.push_back({length, w});
+                std::push_heap(heap_.begin(), heap_.end(), later);
+            }
+        }
+    }
+
+    void reset() {
+        for (const std::int32_t v : touched_) {
+            length_[v] = FAR;
+            if (!edge_.empty()) edge_[v] = -1, before_[v] = -1;
+        }
+    }
+};
+
+}  // namespace geoattn::sparse::GEOATTN_ISA
