@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "batch.hpp"
+#include "round.hpp"
 #include "search.hpp"
 #include "transport.hpp"
 

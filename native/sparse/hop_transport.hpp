@@ -15,14 +15,13 @@
 #include <limits>
 #include <vector>
 
+#include "hop_masses.hpp"
 #include "merge.hpp"
+#include "small_hops.hpp"
 
 namespace geoattn::sparse::GEOATTN_ISA {
 
-__extension__ typedef __int128 Wide;
-
-// WORDS of 64 rows; 0: any number, known when it runs.
-template <int WORDS> class HopTransport {
+class HopTransport {
   public:
     using Word = std::uint64_t;
     // Filled by the caller. `rows` is the set of rows, `supply` holds 64 numbers for each of its words; `levels` for each column the
@@ -35,16 +34,20 @@ template <int WORDS> class HopTransport {
     static constexpr bool stalled = false;
 
     void clear(int words, int distances) {
-        words_ = WORDS ? WORDS : words, distances_ = distances;
-        supply.resize(std::size_t(width()) * 64), rows.assign(width(), 0), demand.clear(), levels.clear();
+        words_ = words, distances_ = distances;
+        supply.resize(std::size_t(words_) * 64), rows.assign(words_, 0), demand.clear(), levels.clear();
     }
 
     void solve() {
         value = gap = 0, stuck = false;
-        merge_(levels, std::size_t(distances_) * width(), demand);
+        merge_(levels, std::size_t(distances_) * words_, demand);
         columns_ = int(demand.size());
-        weigh();
-        if (open_.empty()) return;
+        if (words_ == 1 && columns_ <= SmallHops::MOST && small_.solve(rows[0], supply, demand, levels.data(), distances_)) {
+            value = small_.value, gap = small_.gap, stuck = small_.stuck;
+            return;
+        }
+        row_left_.resize(std::size_t(words_) * 64), column_left_.resize(columns_);
+        if (!masses_.weigh(rows.data(), words_, supply, demand, row_left_.data(), column_left_.data())) return;
         start();
         while (!open_.empty()) {
             phase();
@@ -55,10 +58,10 @@ template <int WORDS> class HopTransport {
 
   private:
     int words_ = 1, distances_ = 0, columns_ = 0;
-    double unit_ = 0;
-    std::int64_t excess_ = 0;  // units that rounding adds
     Merge merge_;
-    std::vector<std::int64_t> row_left_, column_left_, row_mass_, column_mass_, flow_;
+    SmallHops small_;
+    HopMasses masses_;
+    std::vector<std::int64_t> row_left_, column_left_, row_mass_, column_mass_;
     std::vector<Word> free_, dead_, seen_, front_, next_, tight_, givers_, equal_;  // givers: rows whose mass a column has; equal_[p]: rows of potential -p
     std::vector<int> price_, open_, wanted_, choice_, seen_in_, dead_columns_, from_column_, from_row_;
     std::vector<std::uint8_t> is_dead_;
@@ -67,84 +70,55 @@ template <int WORDS> class HopTransport {
     std::vector<int> first_arc_;
     int searches_ = 0;
 
-    int width() const { return WORDS ? WORDS : words_; }
-    Word* set(std::vector<Word>& sets, int k) const { return sets.data() + std::size_t(k) * width(); }
-    const Word* level(int j, int k) const { return levels.data() + (std::size_t(j) * distances_ + k) * width(); }
+    Word* set(std::vector<Word>& sets, int k) const { return sets.data() + std::size_t(k) * words_; }
+    const Word* level(int j, int k) const { return levels.data() + (std::size_t(j) * distances_ + k) * words_; }
 
     template <class Use> void each_row(const Word* set, Use use) const {
-        for (int w = 0; w < width(); ++w)
+        for (int w = 0; w < words_; ++w)
             for (Word rest = set[w]; rest != 0; rest &= rest - 1) use(64 * w + std::countr_zero(rest));
-    }
-
-    // Masses become whole numbers; the total stays below 2^58, so that sums of some products with a distance fit.
-    void weigh() {
-        double total = 0, other = 0;
-        each_row(rows.data(), [&](int i) { total += supply[i]; });
-        for (const double d : demand) other += d;
-        open_.clear();
-        const double most = std::max(total, other);
-        if (columns_ == 0 || !(total > 0) || !(most > 0)) return;
-        int exponent;
-        std::frexp(most, &exponent);
-        exponent = std::max(exponent, -900);  // what is smaller is nothing
-        const double scale = std::ldexp(1.0, 58 - exponent);
-        unit_ = std::ldexp(1.0, exponent - 58);
-        row_left_.resize(std::size_t(width()) * 64), column_left_.resize(columns_);
-        std::int64_t sum = 0;
-        int heaviest_row = -1, heaviest_column = 0, count = columns_;
-        each_row(rows.data(), [&](int i) {
-            sum += row_left_[i] = std::int64_t(supply[i] * scale);
-            ++count;
-            if (heaviest_row < 0 || row_left_[i] > row_left_[heaviest_row]) heaviest_row = i;
-        });
-        for (int j = 0; j < columns_; ++j) {
-            sum -= column_left_[j] = std::int64_t(demand[j] * scale);
-            if (column_left_[j] > column_left_[heaviest_column]) heaviest_column = j;
-        }
-        if (sum > 0) column_left_[heaviest_column] += sum;  // the two sums differ by the rounding of the measures
-        else row_left_[heaviest_row] -= sum;
-        excess_ = (sum > 0 ? sum : -sum) + count;
-        row_mass_ = row_left_, column_mass_ = column_left_;
-        for (int j = 0; j < columns_; ++j)
-            if (column_left_[j] > 0) open_.push_back(j);
     }
 
     // Prices; then the order of columns, those with the fewest rows first, and of rows, those that the fewest columns want first:
     // hardly a chain is left to search.
     void start() {
-        free_.assign(width(), 0), seen_.resize(width()), front_.resize(width()), next_.resize(width()), tight_.resize(width());
-        wanted_.resize(std::size_t(width()) * 64), from_column_.resize(std::size_t(width()) * 64);
+        row_mass_ = row_left_, column_mass_ = column_left_;
+        open_.clear();
+        for (int j = 0; j < columns_; ++j)
+            if (column_left_[j] > 0) open_.push_back(j);
+        free_.assign(words_, 0), seen_.resize(words_), front_.resize(words_), next_.resize(words_), tight_.resize(words_);
+        wanted_.resize(std::size_t(words_) * 64), from_column_.resize(std::size_t(words_) * 64);
         each_row(rows.data(), [&](int i) {
             wanted_[i] = 0;
             if (row_left_[i] > 0) free_[i / 64] |= Word(1) << (i % 64);
         });
         equal_.assign(free_.begin(), free_.end());
-        givers_.assign(std::size_t(columns_) * width(), 0);
+        givers_.assign(std::size_t(columns_) * words_, 0);
         price_.resize(columns_), choice_.resize(columns_), from_row_.resize(columns_);
         seen_in_.assign(columns_, 0), is_dead_.assign(columns_, 0), searches_ = 0;
-        if constexpr (WORDS == 1) flow_.resize(std::max(flow_.size(), std::size_t(columns_) * 64));
-        else arcs_.clear(), first_arc_.assign(columns_, -1);
+        arcs_.clear(), first_arc_.assign(columns_, -1);
         for (int j = 0; j < columns_; ++j) {
             price_[j] = 0, choice_[j] = 0;
             while (price_[j] + 1 < distances_ && none(level(j, price_[j]))) ++price_[j];
             each_row(level(j, price_[j]), [&](int i) { ++wanted_[i], ++choice_[j]; });
+            if (choice_[j] == 1)  // the later the next row comes
+                for (int k = price_[j] + 1; k < distances_ && none(level(j, k)); ++k) --choice_[j];
         }
         std::sort(open_.begin(), open_.end(), [&](int a, int b) { return choice_[a] < choice_[b] || (choice_[a] == choice_[b] && a < b); });
     }
 
     bool none(const Word* words) const {
         Word any = 0;
-        for (int w = 0; w < width(); ++w) any |= words[w];
+        for (int w = 0; w < words_; ++w) any |= words[w];
         return any == 0;
     }
 
     // tight_ = rows, not dead, for which a price of `price` is the sum of cost and what the row asks
     bool find_tight(int j, int price) {
         Word any = 0;
-        const int highest = std::min(price, int(equal_.size()) / width() - 1);
-        for (int w = 0; w < width(); ++w) {
+        const int highest = std::min(price, int(equal_.size()) / words_ - 1);
+        for (int w = 0; w < words_; ++w) {
             Word found = 0;
-            for (int p = std::max(0, price - distances_ + 1); p <= highest; ++p) found |= level(j, price - p)[w] & equal_[std::size_t(p) * width() + w];
+            for (int p = std::max(0, price - distances_ + 1); p <= highest; ++p) found |= level(j, price - p)[w] & equal_[std::size_t(p) * words_ + w];
             any |= tight_[w] = found & ~dead_[w];
         }
         return any != 0;
@@ -153,7 +127,7 @@ template <int WORDS> class HopTransport {
     // Of the rows that have something left the one that the fewest columns want, or -1.
     int rarest_free(const Word* set) const {
         int best = -1;
-        for (int w = 0; w < width(); ++w)
+        for (int w = 0; w < words_; ++w)
             for (Word rest = set[w] & free_[w]; rest != 0; rest &= rest - 1) {
                 const int i = 64 * w + std::countr_zero(rest);
                 if (best < 0 || wanted_[i] < wanted_[best]) best = i;
@@ -162,7 +136,6 @@ template <int WORDS> class HopTransport {
     }
 
     std::int64_t& flow(int i, int j) {
-        if constexpr (WORDS == 1) return flow_[std::size_t(j) * 64 + i];
         int k = first_arc_[j];
         while (k >= 0 && arcs_[k].row != i) k = arcs_[k].next;
         if (k < 0) {
@@ -186,7 +159,7 @@ template <int WORDS> class HopTransport {
 
     // Satisfy what tight rows can; the columns that stay open are dead, with all that they reach.
     void phase() {
-        dead_.assign(width(), 0), dead_columns_.clear();
+        dead_.assign(words_, 0), dead_columns_.clear();
         std::size_t kept = 0;
         for (const int j : open_) {
             while (column_left_[j] > 0 && !is_dead_[j] && find_tight(j, price_[j])) {
@@ -215,18 +188,18 @@ template <int WORDS> class HopTransport {
         dead_columns_.push_back(open);
         for (bool more = true; more;) {
             more = false;
-            next_.assign(width(), 0);
+            next_.assign(words_, 0);
             for (int c = 0; c < columns_; ++c) {
                 if (is_dead_[c] || seen_in_[c] == searches_) continue;
                 const Word* givers = set(givers_, c);
                 int w = 0;
-                while (w < width() && (givers[w] & front_[w]) == 0) ++w;
-                if (w == width()) continue;
+                while (w < words_ && (givers[w] & front_[w]) == 0) ++w;
+                if (w == words_) continue;
                 from_row_[c] = 64 * w + std::countr_zero(givers[w] & front_[w]);
                 seen_in_[c] = searches_;
                 dead_columns_.push_back(c);
                 if (!find_tight(c, price_[c])) continue;
-                for (int v = 0; v < width(); ++v) {
+                for (int v = 0; v < words_; ++v) {
                     tight_[v] &= ~seen_[v];
                     seen_[v] |= tight_[v], next_[v] |= tight_[v];
                     more |= tight_[v] != 0;
@@ -241,7 +214,7 @@ template <int WORDS> class HopTransport {
             front_.swap(next_);
         }
         for (std::size_t k = known; k < dead_columns_.size(); ++k) is_dead_[dead_columns_[k]] = 1;
-        for (int w = 0; w < width(); ++w) dead_[w] |= seen_[w];
+        for (int w = 0; w < words_; ++w) dead_[w] |= seen_[w];
         return false;
     }
 
@@ -261,14 +234,14 @@ template <int WORDS> class HopTransport {
     // The price of dead columns rises, and what dead rows ask, until a row that lives is tight; false if none can be.
     bool raise() {
         int by = std::numeric_limits<int>::max();
-        const int asked = int(equal_.size()) / width();
+        const int asked = int(equal_.size()) / words_;
         for (const int j : dead_columns_)
             for (int more = 1; more < by && price_[j] + more < distances_ + asked; ++more)
                 if (find_tight(j, price_[j] + more)) by = more;
         if (by == std::numeric_limits<int>::max()) return false;
-        equal_.resize(std::size_t(asked + by) * width(), 0);
+        equal_.resize(std::size_t(asked + by) * words_, 0);
         for (int p = asked - 1; p >= 0; --p)
-            for (int w = 0; w < width(); ++w) {
+            for (int w = 0; w < words_; ++w) {
                 const Word moved = set(equal_, p)[w] & dead_[w];
                 set(equal_, p)[w] &= ~moved, set(equal_, p + by)[w] |= moved;
             }
@@ -276,28 +249,21 @@ template <int WORDS> class HopTransport {
         return true;
     }
 
-    // Cost of the flow, and of the potentials, which bound it from below if no column could buy for less.
     void sum_up() {
-        const int asked = int(equal_.size()) / width();
-        Wide primal = 0, dual = 0;
-        std::int64_t lost = 0, moved = 0;  // the first edge of each way is the same for all
-        bool feasible = true;
+        const int asked = int(equal_.size()) / words_;
+        HopSum sum;
         for (int j = 0; j < columns_; ++j) {
-            lost += column_left_[j], moved += column_mass_[j] - column_left_[j];
-            dual += Wide(price_[j]) * (column_mass_[j] - column_left_[j]);
+            sum.column(price_[j], column_mass_[j], column_left_[j]);
             for (int k = 0; k < distances_; ++k)
-                for (int w = 0; w < width(); ++w) {
+                for (int w = 0; w < words_; ++w) {
                     const Word at = level(j, k)[w];
-                    for (int p = 0; p < std::min(asked, price_[j] - k); ++p) feasible &= (at & equal_[std::size_t(p) * width() + w]) == 0;
-                    for (Word rest = k > 0 ? at & set(givers_, j)[w] : 0; rest != 0; rest &= rest - 1) primal += Wide(k) * flow(64 * w + std::countr_zero(rest), j);
+                    for (int p = 0; p < std::min(asked, price_[j] - k); ++p) sum.feasible &= (at & equal_[std::size_t(p) * words_ + w]) == 0;
+                    for (Word rest = k > 0 ? at & set(givers_, j)[w] : 0; rest != 0; rest &= rest - 1) sum.flow(k, flow(64 * w + std::countr_zero(rest), j));
                 }
         }
         for (int p = 1; p < asked; ++p)
-            each_row(set(equal_, p), [&](int i) { dual -= Wide(p) * (row_mass_[i] - row_left_[i]); });
-        stuck = lost > excess_;
-        value = double(primal + moved) * unit_;
-        gap = feasible ? std::abs(double(primal - dual)) * unit_ : std::numeric_limits<double>::infinity();
-        gap += double(lost) * unit_ * distances_ + (columns_ + 8) * std::numeric_limits<double>::epsilon() * value;
+            each_row(set(equal_, p), [&](int i) { sum.row(p, row_mass_[i] - row_left_[i]); });
+        sum.finish(masses_, columns_, distances_, value, gap, stuck);
     }
 };
 

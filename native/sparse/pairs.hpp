@@ -1,15 +1,15 @@
-// The pairs of some owners: distances once, then a transport problem for each pair.
+// The steps of one thread: it gathers what owners ask for, searches from some nodes, and solves a transport problem for each pair.
 #pragma once
 #include <algorithm>
 #include <optional>
 #include <type_traits>
 #include <vector>
 
-#include "batch.hpp"
 #include "gradient.hpp"
 #include "hop_transport.hpp"
 #include "near_hops.hpp"
 #include "pendants.hpp"
+#include "round.hpp"
 #include "search.hpp"
 #include "sweep.hpp"
 #include "transport.hpp"
@@ -18,40 +18,53 @@ namespace geoattn::sparse::GEOATTN_ISA {
 
 constexpr double UNPROVED = 1e-9;  // a relative gap above it is no value
 constexpr std::size_t TABLE = std::size_t(1) << 24;  // distances of one ask, if more than one pair asks for them
-constexpr std::size_t CELLS = std::size_t(1) << 22;  // distances of a batch, about
 constexpr int DISTANCES = 16;                        // more different ones are not kept as sets
-
-struct Group {  // all pairs of one owner
-    std::int32_t owner;
-    bool back;
-    const std::int64_t *first, *last;
-};
 
 class Pairs {
   public:
-    Pairs(const Job& job, const Pendants& pendants)
-        : job_(job), pendants_(pendants), batch_(job), excess_(job.n, 0), place_(job.n, -1), slot_(job.n, -1) {
-        const bool equal = job.hop > 0;
-        if (equal && job.near && !job.directed && !job.upstream) near_hops_.emplace(job);
-        else if (equal) sweep_.emplace(job);
-        if (!equal || job.upstream) search_.emplace(job);
+    Pairs(const Job& job, const Pendants& pendants, Round& round)
+        : job_(job), pendants_(pendants), round_(round), excess_(job.n, 0), place_(job.n, -1), slot_(job.n, -1) {
+        if (looks_around(job)) near_hops_.emplace(job);
+        else if (job.hop > 0) sweep_.emplace(job);
+        if (job.hop == 0 || job.upstream) search_.emplace(job);
         if (job.upstream) gradient_.emplace(job);
     }
 
+    // Whether distances are found around each owner, without a search.
+    static bool looks_around(const Job& job) { return job.hop > 0 && job.near && !job.directed && !job.upstream; }
+
+    // Sources and targets of the pairs of a group, in more than one part if they are too many.
+    void gather(const Group& group, std::vector<Ask>& asks) {
+        for (const std::int64_t* pair = group.first; pair != group.last;) {
+            asks.emplace_back();
+            pair = gather_some(group, pair, asks.back());
+        }
+    }
+
+    void search(const Source* sources, int count, bool back) {
+        if (sweep_) return sweep_->find(round_, sources, count, back);
+        for (int k = 0; k < count; ++k) search_->find(round_, sources[k], back);
+    }
+
     // `stopped` is asked between pairs, `solved` is told of each.
-    template <class Stopped, class Solved> void solve(const Group* first, const Group* last, Terms* terms, Stopped stopped, Solved solved) {
-        for (; first != last; ++first)
-            for (const std::int64_t* pair = first->first; pair != first->last;) {
-                pair = gather(*first, pair);
-                if (near_hops_ || batch_.cells >= CELLS) answer(terms, stopped, solved);
-            }
-        answer(terms, stopped, solved);
+    template <class Stopped, class Solved> void solve(const Ask& ask, Terms* terms, Stopped stopped, Solved solved) {
+        ask_ = &ask;
+        for (std::size_t k = 0; k < ask.sources.size(); ++k) place_[ask.sources[k]] = std::int32_t(k);
+        for (std::size_t k = 0; k < ask.targets.size(); ++k) slot_[ask.targets[k]] = std::int32_t(k);
+        collect_sets();
+        for (const std::int64_t* k = ask.first; k != ask.last && !stopped(); ++k) {
+            one(*k, terms);
+            solved();
+        }
+        if (terms) gradient_->flush(*search_, ask.back, *terms);
+        for (const std::int32_t b : ask.targets) slot_[b] = -1;
+        for (const std::int32_t v : ask.sources) place_[v] = -1;
     }
 
   private:
     const Job& job_;
     const Pendants& pendants_;
-    Batch batch_;
+    Round& round_;
     std::optional<NearHops> near_hops_;
     std::optional<Sweep> sweep_;
     std::optional<Search> search_;
@@ -61,8 +74,7 @@ class Pairs {
     std::vector<std::int32_t> rows_, columns_;
     std::vector<double> masses_;               // of the columns
     std::vector<std::uint64_t> sets_;
-    HopTransport<1> hops_;
-    HopTransport<0> many_hops_;
+    HopTransport hops_;
     Transport<double> lengths_;
     Transport<long double> wide_;
     const Ask* ask_ = nullptr;
@@ -71,9 +83,8 @@ class Pairs {
 
     std::int32_t partner(std::int64_t k, bool back) const { return job_.pairs[2 * k + (back ? 0 : 1)]; }
 
-    // Sources and targets of as many pairs as the table holds, at least one.
-    const std::int64_t* gather(const Group& group, const std::int64_t* pair) {
-        Ask& ask = batch_.next();
+    // As many pairs as the table holds, at least one.
+    const std::int64_t* gather_some(const Group& group, const std::int64_t* pair, Ask& ask) {
         ask.owner = group.owner, ask.back = group.back, ask.first = pair;
         const auto add = [](std::vector<std::int32_t>& nodes, std::vector<std::int32_t>& number, std::int32_t v) {
             if (number[v] >= 0) return;
@@ -96,31 +107,9 @@ class Pairs {
             ++pair;
         }
         ask.last = pair;
-        batch_.close(ask);
         for (const std::int32_t a : ask.sources) place_[a] = -1;
         for (const std::int32_t b : ask.targets) slot_[b] = -1;
         return pair;
-    }
-
-    template <class Stopped, class Solved> void answer(Terms* terms, Stopped stopped, Solved solved) {
-        if (!stopped() && batch_.count > 0) {
-            if (sweep_) sweep_->find(batch_);
-            else if (search_) search_->find(batch_);
-        }
-        for (std::size_t a = 0; a < batch_.count && !stopped(); ++a) {
-            ask_ = &batch_.asks[a];
-            for (std::size_t k = 0; k < ask_->sources.size(); ++k) place_[ask_->sources[k]] = std::int32_t(k);
-            for (std::size_t k = 0; k < ask_->targets.size(); ++k) slot_[ask_->targets[k]] = std::int32_t(k);
-            collect_sets();
-            for (const std::int64_t* k = ask_->first; k != ask_->last && !stopped(); ++k) {
-                one(*k, terms);
-                solved();
-            }
-            if (terms) gradient_->flush(*search_, ask_->back, *terms);
-            for (const std::int32_t b : ask_->targets) slot_[b] = -1;
-            for (const std::int32_t v : ask_->sources) place_[v] = -1;
-        }
-        batch_.clear();
     }
 
     // For each target, the sources at each distance, if there are few distances. No row is a column, so none is 0.
@@ -134,7 +123,7 @@ class Pairs {
         }
         if (!sweep_ || job_.upstream) return;
         const std::size_t sources = ask_->sources.size();
-        const std::int32_t* steps = sweep_->steps.data() + ask_->place;
+        const std::int32_t* steps = round_.steps.data() + ask_->place;
         const int most = std::max(1, *std::max_element(steps, steps + sources * ask_->targets.size()));
         if (most > DISTANCES) return;
         distances_ = most;
@@ -149,8 +138,8 @@ class Pairs {
     double distance(std::int32_t source, std::int32_t target) const {
         if (near_hops_) return job_.hop;  // asked for the ends of an edge only
         const std::size_t cell = ask_->place + std::size_t(slot_[target]) * ask_->sources.size() + place_[source];
-        if (!sweep_) return search_->lengths[cell];
-        return sweep_->steps[cell] == Sweep::NEVER ? FAR : job_.hop * sweep_->steps[cell];
+        if (!sweep_) return round_.lengths[cell];
+        return round_.steps[cell] == Sweep::NEVER ? FAR : job_.hop * round_.steps[cell];
     }
 
     void one(std::int64_t k, Terms* terms) {
@@ -170,12 +159,9 @@ class Pairs {
         if (distances_ == 0) {
             measure_lengths();
             finish(k, q, lengths_, fixed, terms);
-        } else if (words_ == 1) {
-            count_hops(hops_);
-            finish(k, q, hops_, fixed, terms);
         } else {
-            count_hops(many_hops_);
-            finish(k, q, many_hops_, fixed, terms);
+            count_hops();
+            finish(k, q, hops_, fixed, terms);
         }
         for (const std::int32_t v : rows_) excess_[v] = 0;
     }
@@ -186,6 +172,7 @@ class Pairs {
         rows_.clear(), columns_.clear(), masses_.clear();
         const std::int32_t owner = ask_->owner;
         const auto have = [&](std::int32_t v, double mass) {
+            if (!(mass > 0)) return;
             if (excess_[v] == 0) rows_.push_back(v);
             excess_[v] += mass;
         };
@@ -210,9 +197,10 @@ class Pairs {
         return fixed;
     }
 
-    template <int WORDS> void count_hops(HopTransport<WORDS>& problem) {
+    void count_hops() {
+        HopTransport& problem = hops_;
         problem.clear(words_, distances_);
-        const int words = WORDS ? WORDS : words_;
+        const int words = words_;
         for (const std::int32_t v : rows_) {
             problem.supply[place_[v]] = excess_[v];
             problem.rows[place_[v] / 64] |= std::uint64_t(1) << (place_[v] % 64);
@@ -259,7 +247,7 @@ class Pairs {
     }
 
     template <class Problem> void finish(std::int64_t k, std::int32_t q, Problem& problem, double fixed, Terms* terms) {
-        constexpr bool hops = std::is_same_v<Problem, HopTransport<1>> || std::is_same_v<Problem, HopTransport<0>>;
+        constexpr bool hops = std::is_same_v<Problem, HopTransport>;
         problem.solve();
         const double scale = hops ? job_.hop : 1;
         const double w1 = fixed + problem.value * scale;

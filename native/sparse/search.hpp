@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "batch.hpp"
+#include "round.hpp"
 
 namespace geoattn::sparse::GEOATTN_ISA {
 
@@ -13,8 +13,6 @@ constexpr double FAR = std::numeric_limits<double>::infinity();
 
 class Search {
   public:
-    std::vector<double> lengths;  // of each cell of the batch
-
     explicit Search(const Job& job) : job_(job), length_(job.n, FAR), wanted_(job.n, -1) {
         if (job.upstream) edge_.assign(job.n, -1), before_.assign(job.n, -1);
         bounded_ = job.near && !job.directed;
@@ -24,32 +22,26 @@ class Search {
             for (std::int64_t e = job.out.start[v]; e < job.out.start[v + 1]; ++e) longest_[v] = std::max(longest_[v], job.out.value[e]);
     }
 
-    void find(Batch& batch) {
-        lengths.resize(batch.cells);
-        measure_reach(batch);
-        for (const bool back : {false, true})
-            batch.each_source(back, [&](const auto& nodes, const auto& start, const auto& uses) {
-                const Rows& edges = back ? job_.in : job_.out;
-                for (std::size_t k = 0; k < nodes.size(); ++k) {
-                    std::size_t missing = 0;
-                    double bound = bounded_ ? 0 : FAR;
-                    ++round_;
-                    for (std::size_t u = start[k]; u < start[k + 1]; ++u) {
-                        const Ask& ask = batch.asks[uses[u].ask];
-                        for (const std::int32_t b : ask.targets)
-                            if (wanted_[b] != round_) wanted_[b] = round_, ++missing;
-                        // over the owner there is a way to each target: d(a, o) + d(o, b)
-                        if (bounded_) bound = std::max(bound, (length_between(edges, ask.owner, nodes[k]) + reach_[uses[u].ask]) * (1 + 1e-12));
-                    }
-                    walk(edges, nodes[k], bound, missing);
-                    for (std::size_t u = start[k]; u < start[k + 1]; ++u) {
-                        const Ask& ask = batch.asks[uses[u].ask];
-                        double* cell = lengths.data() + ask.place + uses[u].local;
-                        for (std::size_t t = 0; t < ask.targets.size(); ++t) cell[t * ask.sources.size()] = length_[ask.targets[t]];
-                    }
-                    reset();
-                }
-            });
+    // From one source to all that is asked of it.
+    void find(Round& round, const Source& source, bool back) {
+        const Rows& edges = back ? job_.in : job_.out;
+        std::size_t missing = 0;
+        double bound = bounded_ ? 0 : FAR;
+        ++round_;
+        for (std::size_t u = source.first; u < source.last; ++u) {
+            const Ask& ask = *round.uses[u].ask;
+            for (const std::int32_t b : ask.targets)
+                if (wanted_[b] != round_) wanted_[b] = round_, ++missing;
+            // over the owner there is a way to each target: d(a, o) + d(o, b)
+            if (bounded_) bound = std::max(bound, (length_between(edges, ask.owner, source.node) + reach(ask)) * (1 + 1e-12));
+        }
+        walk(edges, source.node, bound, missing);
+        for (std::size_t u = source.first; u < source.last; ++u) {
+            const Ask& ask = *round.uses[u].ask;
+            double* cell = round.lengths.data() + ask.place + round.uses[u].local;
+            for (std::size_t t = 0; t < ask.targets.size(); ++t) cell[t * ask.sources.size()] = length_[ask.targets[t]];
+        }
+        reset();
     }
 
     // Ways from one node to others, for gradients: use(k, entries of `edges` on the way from the end to the start) for each end.
@@ -70,7 +62,7 @@ class Search {
 
   private:
     const Job& job_;
-    std::vector<double> length_, longest_, reach_;
+    std::vector<double> length_, longest_;
     std::vector<std::int64_t> edge_, wanted_;
     std::vector<std::int32_t> before_, touched_;
     struct Entry { double key; std::int32_t node; };
@@ -79,18 +71,13 @@ class Search {
     bool bounded_ = false;
 
     // How far the targets of an ask are from its owner at most: over the partner, whose measure lives on its neighbours.
-    void measure_reach(const Batch& batch) {
-        if (!bounded_) return;
-        reach_.resize(batch.count);
-        for (std::size_t k = 0; k < batch.count; ++k) {
-            const Ask& ask = batch.asks[k];
-            double reach = 0;
-            for (const std::int64_t* p = ask.first; p != ask.last; ++p) {
-                const std::int32_t q = job_.pairs[2 * *p + (ask.back ? 0 : 1)];
-                reach = std::max(reach, length_between(job_.out, ask.owner, q) + longest_[q]);
-            }
-            reach_[k] = reach;
+    double reach(const Ask& ask) const {
+        double most = 0;
+        for (const std::int64_t* k = ask.first; k != ask.last; ++k) {
+            const std::int32_t q = job_.pairs[2 * *k + (ask.back ? 0 : 1)];
+            most = std::max(most, length_between(job_.out, ask.owner, q) + longest_[q]);
         }
+        return most;
     }
 
     static double length_between(const Rows& edges, std::int32_t v, std::int32_t w) {
