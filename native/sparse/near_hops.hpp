@@ -19,8 +19,9 @@ class NearHops {
 
     explicit NearHops(const Job& job) : edges_(job.out), seen_(job.n, 0) {}
 
-    // sets: (targets, SETS, words), a bit for each source
-    void find(const std::vector<std::int32_t>& sources, const std::vector<std::int32_t>& targets, std::vector<std::uint64_t>& sets) {
+    // sets: (targets, SETS, words), a bit for each source; slot: by node, its place among the targets, or below 0
+    void find(const std::vector<std::int32_t>& sources, const std::vector<std::int32_t>& targets, const std::vector<std::int32_t>& slot,
+              std::vector<std::uint64_t>& sets) {
         const std::size_t words = (sources.size() + 63) / 64;
         sets.resize(targets.size() * SETS * words);
         looks_ = 0;
@@ -28,7 +29,7 @@ class NearHops {
         for (std::size_t w = 0; w < words; ++w) {
             const std::int32_t* some = sources.data() + 64 * w;
             const std::size_t count = std::min<std::size_t>(64, sources.size() - 64 * w);
-            mark(some, count);
+            mark(some, count, slot);
             for (std::size_t t = 0; t < targets.size(); ++t) {
                 std::uint64_t* line = sets.data() + t * SETS * words + w;
                 look(some, targets[t], line[0], line[words]);
@@ -44,7 +45,7 @@ class NearHops {
     std::int64_t looks_ = 0;
     std::uint64_t hubs_ = 0, full_ = 0;  // hubs: sources with so many neighbours that it is quicker to look each target up
 
-    void mark(const std::int32_t* some, std::size_t count) {
+    void mark(const std::int32_t* some, std::size_t count, const std::vector<std::int32_t>& slot) {
         hubs_ = 0, full_ = ~std::uint64_t(0) >> (64 - count);
         touched_.clear();
         for (std::size_t k = 0; k < count; ++k) {
@@ -55,7 +56,7 @@ class NearHops {
                 seen_[v] |= bit;
             };
             put(a);
-            if (edges_.count(a) > 64 && edges_.count(a) > 8 * looks_) {
+            if (edges_.count(a) > 64 && edges_.count(a) > 8 * (looks_ - (slot[a] >= 0 ? edges_.count(a) : 0))) {
                 hubs_ |= bit;
                 continue;
             }

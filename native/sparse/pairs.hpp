@@ -117,7 +117,7 @@ class Pairs {
         words_ = int((ask_->sources.size() + 63) / 64);
         distances_ = 0;
         if (near_hops_) {
-            near_hops_->find(ask_->sources, ask_->targets, sets_);
+            near_hops_->find(ask_->sources, ask_->targets, slot_, sets_);
             distances_ = 3;
             return;
         }
