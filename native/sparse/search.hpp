@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "radix_heap.hpp"
 #include "round.hpp"
 
 namespace geoattn::sparse::GEOATTN_ISA {
@@ -65,8 +66,7 @@ class Search {
     std::vector<double> length_, longest_;
     std::vector<std::int64_t> edge_, wanted_;
     std::vector<std::int32_t> before_, touched_;
-    struct Entry { double key; std::int32_t node; };
-    std::vector<Entry> heap_;
+    RadixHeap heap_;
     std::int64_t round_ = 0;
     bool bounded_ = false;
 
@@ -88,27 +88,22 @@ class Search {
     }
 
     void walk(const Rows& edges, std::int32_t from, double bound, std::size_t missing) {
-        const auto later = [](const Entry& a, const Entry& b) { return a.key > b.key || (a.key == b.key && a.node > b.node); };
         heap_.clear(), touched_.clear();
         length_[from] = 0;
         touched_.push_back(from);
-        heap_.push_back({0, from});
-        while (!heap_.empty() && missing > 0) {
-            std::pop_heap(heap_.begin(), heap_.end(), later);
-            const Entry top = heap_.back();
-            heap_.pop_back();
-            const std::int32_t v = top.node;
-            if (top.key > length_[v]) continue;
-            if (wanted_[v] == round_) --missing;
+        heap_.push(0, from);
+        while (!heap_.empty()) {
+            const auto [key, v] = heap_.pop();
+            if (key > length_[v]) continue;
+            if (wanted_[v] == round_ && --missing == 0) break;
             for (std::int64_t e = edges.start[v]; e < edges.start[v + 1]; ++e) {
                 const std::int32_t w = edges.column[e];
-                const double length = top.key + edges.value[e];
+                const double length = key + edges.value[e];
                 if (length >= length_[w] || length > bound) continue;
                 if (length_[w] == FAR) touched_.push_back(w);
                 length_[w] = length;
                 if (!edge_.empty()) edge_[w] = e, before_[w] = v;
-                heap_.push_back({length, w});
-                std::push_heap(heap_.begin(), heap_.end(), later);
+                heap_.push(length, w);
             }
         }
     }

@@ -20,7 +20,7 @@ bool second_owns(const Job& job, const Pendants& pendants, std::int64_t k) {
 }
 
 constexpr std::int64_t PIECE = 16;   // groups that a thread takes at once
-constexpr std::int64_t CELLS = std::int64_t(1) << 23;  // distances that are kept at once, about
+constexpr std::int64_t CELLS = std::int64_t(1) << 24;  // distances that are kept at once, about
 constexpr std::int64_t FEW = 64;    // pairs that are not worth a second thread
 
 // How many distances the pairs of an owner ask for, at most.
