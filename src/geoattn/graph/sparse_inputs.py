@@ -14,7 +14,7 @@ from geoattn._core.errors import GeoattnError
 from geoattn.graph.convention import Convention
 from geoattn.graph.sparse_rows import SparseRows
 
-__all__ = ["SparseWeights", "is_networkx", "is_sparse", "networkx_rows", "numbers_of", "read_sparse"]
+__all__ = ["SparseWeights", "data_weights", "is_networkx", "is_sparse", "networkx_rows", "numbers_of", "read_sparse"]
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def read_sparse(graph: Any, convention: Convention, *, weight: str = "weight") -
     elif _is_torch_sparse(graph):
         read = _from_torch(graph)
     elif _is_data(graph):
-        read = _from_edges(graph.edge_index, _data_weights(graph), graph.num_nodes)
+        read = _from_edges(graph.edge_index, data_weights(graph), graph.num_nodes)
     else:
         read = _from_edges(*graph)
     _check(read)
@@ -155,11 +155,19 @@ def _from_torch(tensor: Any) -> SparseWeights:
     return SparseWeights(_rows_of(index[0], index[1], value, int(tensor.shape[0])), None, _name(tensor.dtype))
 
 
-def _data_weights(data: Any) -> Any:
-    weight = getattr(data, "edge_weight", None)
-    if weight is None and getattr(getattr(data, "edge_attr", None), "ndim", 0) == 1:
-        weight = data.edge_attr
-    return weight
+def data_weights(data: Any) -> Any:
+    """The weights of a PyTorch Geometric ``Data``: edge_weight, or edge_attr if it is one number per edge."""
+    weight, attribute = getattr(data, "edge_weight", None), getattr(data, "edge_attr", None)
+    if weight is not None or attribute is None:
+        return weight
+    if attribute.ndim == 2 and attribute.shape[1] == 1:
+        return attribute[:, 0]
+    if attribute.ndim != 1:
+        raise GeoattnError(
+            f"edge_attr of shape {tuple(attribute.shape)} is no weight per edge: give (edge_index, edge_weight,"
+            " num_nodes), with edge_weight=None for weights of 1."
+        )
+    return attribute
 
 
 def _from_edges(edge_index: Any, edge_weight: Any, num_nodes: Any) -> SparseWeights:
