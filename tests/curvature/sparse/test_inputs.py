@@ -78,7 +78,6 @@ INPUTS = {
 DIFFERENTIABLE = (
     "torch coo",
     "torch csr",
-    "torch csc",
     "edge list",
     "Data with edge_weight",
     "Data with edge_attr",
@@ -165,6 +164,12 @@ def test_every_torch_input_has_a_gradient(kind: str) -> None:
 def test_no_gradient_without_torch(kind: str) -> None:
     with pytest.raises(ga.GeoattnError, match="to differentiate give"):
         ga.curvature_loss(INPUTS[kind](weighted(directed=False)), "grc-0.6")
+
+
+def test_no_gradient_of_a_layout_that_torch_cannot_differentiate() -> None:
+    graph = torch_coo(weighted(directed=False)).to_sparse_csc().requires_grad_()
+    with pytest.raises(ga.GeoattnError, match="layout sparse_coo or sparse_csr; got"):
+        ga.curvature_loss(graph, "grc-0.6")
 
 
 def test_annotated_by_the_names_of_the_nodes() -> None:

@@ -34,6 +34,10 @@ def sparse_edge_curvature(
 def _parts(graph: Any) -> tuple[Tensor, Tensor, int]:
     """edge_index, edge_weight, number of nodes; the weight keeps its way back to the input."""
     if isinstance(graph, Tensor):
+        if graph.requires_grad and graph.layout not in (torch.sparse_coo, torch.sparse_csr):
+            raise GeoattnError(
+                f"to differentiate give a tensor of layout sparse_coo or sparse_csr; got {graph.layout}."
+            )
         coo = (graph if graph.layout == torch.sparse_coo else graph.to_sparse_coo()).coalesce()
         return coo.indices(), coo.values(), int(graph.shape[0])
     if isinstance(graph, (tuple, list)):
