@@ -257,7 +257,7 @@ class Pairs {
         Status status = Status::solved;
         if (problem.stalled) status = Status::stalled;
         else if (problem.stuck) status = Status::unreachable;
-        else if (!(gap <= UNPROVED)) status = Status::uncertain;
+        else if (!(gap <= UNPROVED) || !(w1 / job_.denominator[k] < FAR)) status = Status::uncertain;  // or no double holds the ratio
         if constexpr (std::is_same_v<Problem, Transport<double>>)
             if (problem.stalled || status == Status::uncertain) {  // once more, with eleven more bits
                 wide_.supply = problem.supply, wide_.demand = problem.demand, wide_.far = problem.far;

@@ -69,7 +69,8 @@ def _edge_weights(rows: SparseRows, convention: Convention) -> SparseRows:
     a, rule = a.csr(), convention.direction
     t = a.T.tocsr()
     if rule == "mean":
-        s = a / 2 + t / 2  # before the sum, which can overflow
+        large = a.data.max(initial=0.0) > np.finfo(np.float64).max / 2
+        s = a / 2 + t / 2 if large else (a + t) / 2  # a sum of large ones overflows, half of a tiny one is 0
     elif rule == "product":
         s = a.multiply(t)
     else:

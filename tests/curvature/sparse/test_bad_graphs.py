@@ -140,3 +140,12 @@ def test_edge_attributes_that_are_no_weights() -> None:
     graph.edge_weight, graph.edge_attr = None, torch.ones(10, 3)
     with pytest.raises(ga.GeoattnError, match=r"edge_attr of shape \(10, 3\) is no weight per edge"):
         ga.ollivier_ricci(graph, "grc-0.6")
+
+
+def test_a_curvature_that_no_double_holds_has_a_status() -> None:
+    graph = nx.star_graph(4)
+    graph[0][1]["weight"] = 1e-320
+    graph.add_edge(1, 5)
+    result = ga.ollivier_ricci(graph, ga.Convention.of("grc-0.6").but(floor=0.0))
+    assert np.isnan(result.to_dict()[0, 1])
+    assert result.summary_of_status() == {"solved": 4, "uncertain": 1}
