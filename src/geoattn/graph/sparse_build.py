@@ -63,7 +63,7 @@ def build_sparse(weights: SparseWeights, convention: Convention) -> SparseGraph:
 
 def _edge_weights(rows: SparseRows, convention: Convention) -> SparseRows:
     """S without its diagonal: one weight per pair, present where it is positive."""
-    a = rows.keep(rows.column != rows.row)
+    a = rows.keep((rows.column != rows.row) & (rows.value > 0))  # the share of a tiny weight may be 0
     if convention.directed:
         return a
     a, rule = a.csr(), convention.direction
