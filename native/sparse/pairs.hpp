@@ -239,7 +239,7 @@ class Pairs {
                 if (length == FAR) apart = true;
                 else largest = std::max(largest, length);
             }
-        problem.far = FAR;
+        problem.far = FAR, problem.largest = largest;
         if (apart) {  // dearer than any way around
             problem.far = 2 * (1 + double(std::min(rows_.size(), columns_.size()))) * (largest > 0 ? largest : 1);
             for (double& cost : problem.cost) cost = std::min(cost, problem.far);
@@ -260,7 +260,7 @@ class Pairs {
         else if (!(gap <= UNPROVED) || !(w1 / job_.denominator[k] < FAR)) status = Status::uncertain;  // or no double holds the ratio
         if constexpr (std::is_same_v<Problem, Transport<double>>)
             if (problem.stalled || status == Status::uncertain) {  // once more, with eleven more bits
-                wide_.supply = problem.supply, wide_.demand = problem.demand, wide_.far = problem.far;
+                wide_.supply = problem.supply, wide_.demand = problem.demand, wide_.far = problem.far, wide_.largest = problem.largest;
                 wide_.cost.assign(problem.cost.begin(), problem.cost.end());
                 return finish(k, q, wide_, fixed, terms);
             }

@@ -29,6 +29,7 @@ template <class Cost> class Transport {
     std::vector<double> supply, demand;
     std::vector<Cost> cost;
     double far = std::numeric_limits<double>::infinity();
+    double largest = 0;  // of the other costs: what it may cost that the two sums differ
 
     double value = 0, gap = 0;  // cost of the flow; its distance to the optimum at most
     bool stuck = false;         // more mass than rounding explains has nowhere to go
@@ -59,6 +60,7 @@ template <class Cost> class Transport {
   private:
     int rows_ = 0, columns_ = 0, nodes_ = 0;
     double unit_ = 0;        // mass of one unit
+    double uneven_ = 0;      // by how much the sums of supply and demand differ
     std::vector<double> mass_, fix_;
     Mass excess_ = 0;                            // units that rounding adds
     std::vector<Mass> left_, flow_;              // flow_[v]: on the tree edge between v and its parent
@@ -98,6 +100,7 @@ template <class Cost> class Transport {
         if (sum > 0) left_[heaviest_column] += sum;  // the two sums differ by the rounding of the measures
         else left_[heaviest_row] -= sum;
         excess_ = (sum > 0 ? sum : -sum) + rows_ + 1;
+        uneven_ = double(sum > 0 ? sum : -sum) * unit_;
         root_ = heaviest_row;
         mass_.resize(nodes_);
         for (int v = 0; v < nodes_; ++v) mass_[v] = double(left_[v]) * unit_;
@@ -312,7 +315,7 @@ template <class Cost> class Transport {
         });
         stuck = lost > double(excess_) * unit_;
         const double rounding = (nodes_ + 8) * std::numeric_limits<double>::epsilon();
-        gap = loose + rounding * value;
+        gap = loose + rounding * value + uneven_ * largest;
     }
 };
 
