@@ -1,7 +1,8 @@
 """The sparse engine against POT, HiGHS and an exact integer solver on 10,000 hostile sparse graphs.
 
 Every edge of a small graph is compared with POT, one with HiGHS and one with the exact solver
-(tests/curvature/references/exact.py), by the rules of tests/curvature/comparison.py. The bound is 1e-9 * max(1, |kappa|).
+(tests/curvature/references/exact.py), by the rules of tests/curvature/comparison.py. The bound is 1e-9 * max(1,
+|kappa|).
 """
 
 from __future__ import annotations
