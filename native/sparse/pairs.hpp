@@ -26,7 +26,7 @@ class Pairs {
         : job_(job), pendants_(pendants), round_(round), excess_(job.n, 0), place_(job.n, -1), slot_(job.n, -1) {
         if (looks_around(job)) near_hops_.emplace(job);
         else if (job.hop > 0) sweep_.emplace(job);
-        if (job.hop == 0 || job.upstream) search_.emplace(job);
+        if (job.hop == 0 || job.upstream) search_.emplace(job), fine_excess_.assign(job.n, 0);
         if (job.upstream) gradient_.emplace(job);
     }
 
@@ -70,9 +70,11 @@ class Pairs {
     std::optional<Search> search_;
     std::optional<EdgeGradient> gradient_;
     std::vector<double> excess_;               // by node, zero between pairs
+    std::vector<long double> fine_excess_;     // the same with more digits, where edges differ in length
     std::vector<std::int32_t> place_, slot_;   // of a node among the sources and the targets of the ask
     std::vector<std::int32_t> rows_, columns_;
     std::vector<double> masses_;               // of the columns
+    std::vector<long double> fine_masses_;
     std::vector<std::uint64_t> sets_;
     HopTransport hops_;
     Transport<double> lengths_;
@@ -155,9 +157,16 @@ class Pairs {
             job_.status[k] = std::uint8_t(status);
             return;
         }
-        const double fixed = split(q);
-        if (distances_ == 0) {
-            measure_lengths();
+        if (search_) {
+            const double fixed = split(q, fine_excess_, fine_masses_, pendants_.scale(ask_->owner, ask_->back), pendants_.scale(q, !ask_->back));
+            measure_lengths(fine_excess_, fine_masses_);
+            finish(k, q, lengths_, fixed, terms);
+            for (const std::int32_t v : rows_) fine_excess_[v] = 0;
+            return;
+        }
+        const double fixed = split(q, excess_, masses_, 1.0, 1.0);
+        if (distances_ == 0) {  // too many to be kept as sets
+            measure_lengths(excess_, masses_);
             finish(k, q, lengths_, fixed, terms);
         } else {
             count_hops();
@@ -168,30 +177,30 @@ class Pairs {
 
     // What has to move: what the owner's measure has more than the partner's are rows, with the excess; the other way round columns.
     // Returns the cost of what pendants force to move.
-    double split(std::int32_t q) {
-        rows_.clear(), columns_.clear(), masses_.clear();
+    template <class Real> double split(std::int32_t q, std::vector<Real>& excess, std::vector<Real>& masses, Real scale, Real other) {
+        rows_.clear(), columns_.clear(), masses.clear();
         const std::int32_t owner = ask_->owner;
-        const auto have = [&](std::int32_t v, double mass) {
+        const auto have = [&](std::int32_t v, Real mass) {
             if (!(mass > 0)) return;
-            if (excess_[v] == 0) rows_.push_back(v);
-            excess_[v] += mass;
+            if (excess[v] == 0) rows_.push_back(v);
+            excess[v] += mass * scale;
         };
-        const auto miss = [&](std::int32_t v, double mass) {
-            if (excess_[v] != 0) excess_[v] -= mass;
-            else if (mass > 0) columns_.push_back(v), masses_.push_back(mass);
+        const auto miss = [&](std::int32_t v, Real mass) {
+            if (excess[v] != 0) excess[v] -= mass * other;
+            else if (mass > 0) columns_.push_back(v), masses.push_back(mass * other);
         };
         double fixed = pendants_.each(owner, q, ask_->back, have);
-        if (job_.idle > 0) have(owner, job_.idle);
+        if (job_.idle > 0) have(owner, Real(job_.idle) / scale);
         fixed += pendants_.each(q, owner, !ask_->back, miss);
-        if (job_.idle > 0) miss(q, job_.idle);
+        if (job_.idle > 0) miss(q, Real(job_.idle) / other);
         std::size_t kept = 0;
         for (const std::int32_t v : rows_) {
-            if (excess_[v] > 0) {
+            if (excess[v] > 0) {
                 rows_[kept++] = v;
                 continue;
             }
-            if (excess_[v] < 0) columns_.push_back(v), masses_.push_back(-excess_[v]);
-            excess_[v] = 0;
+            if (excess[v] < 0) columns_.push_back(v), masses.push_back(-excess[v]);
+            excess[v] = 0;
         }
         rows_.resize(kept);
         return fixed;
@@ -224,11 +233,12 @@ class Pairs {
         }
     }
 
-    void measure_lengths() {
+    template <class Real> void measure_lengths(const std::vector<Real>& excess, const std::vector<Real>& masses) {
         Transport<double>& problem = lengths_;
         problem.clear();
-        for (const std::int32_t v : rows_) problem.supply.push_back(excess_[v]);
-        problem.demand.swap(masses_);
+        for (const std::int32_t v : rows_) problem.supply.push_back(excess[v]);
+        problem.demand.assign(masses.begin(), masses.end());
+        problem.rounded = 8 * (1 + job_.idle) * double(std::numeric_limits<Real>::epsilon());
         problem.cost.resize(rows_.size() * columns_.size());
         double largest = 0;
         bool apart = false;
@@ -251,8 +261,9 @@ class Pairs {
         problem.solve();
         const double scale = hops ? job_.hop : 1;
         const double w1 = fixed + problem.value * scale;
-        double rounding = pendants_.rounding(ask_->owner) + pendants_.rounding(q);
-        if (hops) rounding += distances_ * job_.hop * double(rows_.size() + columns_.size()) * std::numeric_limits<double>::epsilon();
+        const double nodes = double(rows_.size() + columns_.size());
+        double rounding = pendants_.rounding(ask_->owner) + pendants_.rounding(q) + (nodes + 8) * std::numeric_limits<double>::denorm_min();
+        if (hops) rounding += distances_ * job_.hop * nodes * std::numeric_limits<double>::epsilon();
         const double gap = (problem.gap * scale + rounding) / std::max(w1, job_.denominator[k]);
         Status status = Status::solved;
         if (problem.stalled) status = Status::stalled;
@@ -260,7 +271,7 @@ class Pairs {
         else if (!(gap <= UNPROVED) || !(w1 / job_.denominator[k] < FAR)) status = Status::uncertain;  // or no double holds the ratio
         if constexpr (std::is_same_v<Problem, Transport<double>>)
             if (problem.stalled || status == Status::uncertain) {  // once more, with eleven more bits
-                wide_.supply = problem.supply, wide_.demand = problem.demand, wide_.far = problem.far, wide_.largest = problem.largest;
+                wide_.supply = problem.supply, wide_.demand = problem.demand, wide_.far = problem.far, wide_.largest = problem.largest, wide_.rounded = problem.rounded;
                 wide_.cost.assign(problem.cost.begin(), problem.cost.end());
                 return finish(k, q, wide_, fixed, terms);
             }

@@ -23,10 +23,11 @@ struct Flow {
 template <class Cost> class Transport {
   public:
     // Filled by the caller: masses, costs (rows x columns), infinite ones as `far` or more.
-    std::vector<double> supply, demand;
+    std::vector<long double> supply, demand;
     std::vector<Cost> cost;
     double far = std::numeric_limits<double>::infinity();
-    double largest = 0;  // of the other costs: what it may cost that the two sums differ
+    double largest = 0;  // of the other costs: what it may cost that the two sums differ, or that a mass is rounded
+    double rounded = 0;  // how much of the masses that may be
 
     double value = 0, gap = 0;  // cost of the flow; its distance to the optimum at most
     bool stuck = false;         // more mass than rounding explains has nowhere to go
@@ -72,10 +73,10 @@ template <class Cost> class Transport {
     double at(int i, int j) const { return double(cost[std::size_t(i) * columns_ + j]); }
 
     void weigh() {
-        double total = 0, other = 0;
-        for (const double s : supply) total += s;
-        for (const double t : demand) other += t;
-        const double most = std::max(total, other);
+        long double total = 0, other = 0;
+        for (const long double s : supply) total += s;
+        for (const long double t : demand) other += t;
+        const long double most = std::max(total, other);
         int exponent;
         std::frexp(most, &exponent);  // most < 2^exponent
         int room = 2;
@@ -84,7 +85,7 @@ template <class Cost> class Transport {
         unit_ = std::ldexp(1.0, -shift - room);
         left_.resize(nodes_);
         Mass sum = 0;
-        const auto whole = [&](double mass) { return std::max<Mass>(Mass(std::ldexp(mass, shift)), 1) << room; };
+        const auto whole = [&](long double mass) { return std::max<Mass>(Mass(std::ldexp(mass, shift)), 1) << room; };
         int heaviest_row = 0, heaviest_column = rows_;
         for (int i = 0; i < rows_; ++i) {
             sum += left_[i] = whole(supply[i]);
@@ -313,7 +314,7 @@ template <class Cost> class Transport {
         });
         stuck = lost > double(excess_) * unit_;
         const double rounding = (nodes_ + 8) * std::numeric_limits<double>::epsilon();
-        gap = loose + rounding * value + uneven_ * largest;
+        gap = loose + rounding * value + (uneven_ + rounded) * largest;
     }
 };
 

@@ -15,8 +15,11 @@ import pytest
 from scipy.sparse import csr_array
 
 import geoattn as ga
-from tests.curvature.comparison import Tally, agree
-from tests.curvature.references.exact import problem
+from geoattn.curvature import Status
+from geoattn.graph.sparse_build import build_sparse
+from geoattn.graph.sparse_inputs import read_sparse
+from tests.curvature.comparison import TOLERANCE, Tally, agree, error
+from tests.curvature.references.exact import Problem, Rule, floyd_warshall, problem
 from tests.curvature.sparse.graphs import as_rows, random_sparse
 
 pytestmark = pytest.mark.filterwarnings("ignore::geoattn.DegenerateCurvatureWarning")
@@ -129,6 +132,36 @@ def test_some_hostile_graphs(family: str) -> None:
     tally = sweep(family, 10, 14)
     assert tally["uncertain"] == 0
     assert tally["graphs"] == 10
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if fitting(family, PRESETS[0]) != PRESETS[0]])
+def test_a_value_is_right_or_uncertain_where_doubles_run_out(family: str) -> None:
+    """The conventions that `fitting` leaves out; the exact solver starts from the same lengths and measures."""
+    rng = np.random.default_rng(1)
+    found = {"right": 0, "uncertain": 0}
+    for k in range(60):
+        convention, matrix = (
+            CONVENTIONS[k % len(CONVENTIONS)],
+            csr_array(FAMILIES[family](rng, int(rng.integers(3, 14)))),
+        )
+        if fitting(family, convention) == convention:
+            continue
+        built = build_sparse(read_sparse(matrix, convention), convention)
+        lengths = np.full(matrix.shape, np.inf)
+        lengths[built.lengths.row, built.lengths.column] = built.lengths.value
+        measures = built.measures.csr().toarray()
+        graph = Problem(lengths, floyd_warshall(lengths), measures, Rule.of(convention))
+        result = ga.ollivier_ricci(matrix, convention, threads=1)
+        for (x, y), kappa, status in zip(result.index.tolist(), result.kappa, result.status, strict=True):
+            if status == Status.UNCERTAIN:
+                assert np.isnan(kappa)
+                found["uncertain"] += 1
+                continue
+            reference, expected = graph.kappa(x, y, "exact")
+            assert Status(int(status)).name.lower() == expected
+            assert error(float(kappa), reference) <= TOLERANCE, f"{family} {k}, {convention.name}, edge ({x}, {y})"
+            found["right"] += 1
+    assert found["uncertain"] < 0.05 * found["right"]
 
 
 @pytest.mark.slow
