@@ -4,9 +4,11 @@
 // carries a probability measure m_x, which is positive on few nodes. For a pair (x, y) the solver returns W1(m_x, m_y) under d.
 //
 // The method (pairs.hpp). Mass that both measures have stays. What is left is a transport problem between some nodes around x and
-// some around y. The pairs of a graph are grouped by their owner, the end with the smaller measure: a search from each node of its
-// measure (distances.hpp) serves all of its pairs and stops when all distances are known. Each problem is solved by the
-// transportation simplex (transport.hpp). Nothing is of size n^2; a thread keeps a handful of arrays of size n.
+// some around y. The pairs of a graph are grouped by their owner, the end with the smaller measure. Distances are found around each
+// owner (near_hops.hpp), or by a search from each node of its measure (sweep.hpp, search.hpp) that serves all owners of a round
+// (round.hpp) and stops when all that they ask for is known. Problems with distances in edges are solved on sets of nodes
+// (hop_transport.hpp), the others by the transportation simplex (transport.hpp). Nothing is of size n^2; a thread keeps a handful of
+// arrays of size n.
 #pragma once
 #include <cstdint>
 

@@ -9,7 +9,6 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <type_traits>
 #include <vector>
 
 namespace geoattn::sparse::GEOATTN_ISA {
@@ -21,14 +20,14 @@ struct Flow {
     double amount;
 };
 
-// Costs that are whole numbers of edges are kept as such, and potentials too: MOST nodes cannot make one that overflows.
 template <class Cost> class Transport {
   public:
-    static constexpr std::size_t MOST = std::is_integral_v<Cost> ? 10000 : std::numeric_limits<int>::max();
     // Filled by the caller: masses, costs (rows x columns), infinite ones as `far` or more.
-    std::vector<double> supply, demand;
+    std::vector<long double> supply, demand;
     std::vector<Cost> cost;
     double far = std::numeric_limits<double>::infinity();
+    double largest = 0;  // of the other costs: what it may cost that the two sums differ, or that a mass is rounded
+    double rounded = 0;  // how much of the masses that may be
 
     double value = 0, gap = 0;  // cost of the flow; its distance to the optimum at most
     bool stuck = false;         // more mass than rounding explains has nowhere to go
@@ -59,10 +58,11 @@ template <class Cost> class Transport {
   private:
     int rows_ = 0, columns_ = 0, nodes_ = 0;
     double unit_ = 0;        // mass of one unit
+    double uneven_ = 0;      // by how much the sums of supply and demand differ
     std::vector<double> mass_, fix_;
     Mass excess_ = 0;                            // units that rounding adds
     std::vector<Mass> left_, flow_;              // flow_[v]: on the tree edge between v and its parent
-    std::vector<Cost> potential_, loose_;
+    std::vector<Cost> potential_, slack_, loose_;
     int root_ = 0;  // the heaviest row: what is near it, and has most of the mass, gets exact potentials
     std::vector<int> parent_, depth_, first_, next_, before_, stack_, order_, degree_;
     struct Arc { int row, column; Mass flow; };
@@ -73,10 +73,10 @@ template <class Cost> class Transport {
     double at(int i, int j) const { return double(cost[std::size_t(i) * columns_ + j]); }
 
     void weigh() {
-        double total = 0, other = 0;
-        for (const double s : supply) total += s;
-        for (const double t : demand) other += t;
-        const double most = std::max(total, other);
+        long double total = 0, other = 0;
+        for (const long double s : supply) total += s;
+        for (const long double t : demand) other += t;
+        const long double most = std::max(total, other);
         int exponent;
         std::frexp(most, &exponent);  // most < 2^exponent
         int room = 2;
@@ -85,7 +85,7 @@ template <class Cost> class Transport {
         unit_ = std::ldexp(1.0, -shift - room);
         left_.resize(nodes_);
         Mass sum = 0;
-        const auto whole = [&](double mass) { return std::max<Mass>(Mass(std::ldexp(mass, shift)), 1) << room; };
+        const auto whole = [&](long double mass) { return std::max<Mass>(Mass(std::ldexp(mass, shift)), 1) << room; };
         int heaviest_row = 0, heaviest_column = rows_;
         for (int i = 0; i < rows_; ++i) {
             sum += left_[i] = whole(supply[i]);
@@ -98,6 +98,7 @@ template <class Cost> class Transport {
         if (sum > 0) left_[heaviest_column] += sum;  // the two sums differ by the rounding of the measures
         else left_[heaviest_row] -= sum;
         excess_ = (sum > 0 ? sum : -sum) + rows_ + 1;
+        uneven_ = double(sum > 0 ? sum : -sum) * unit_;
         root_ = heaviest_row;
         mass_.resize(nodes_);
         for (int v = 0; v < nodes_; ++v) mass_[v] = double(left_[v]) * unit_;
@@ -134,7 +135,7 @@ template <class Cost> class Transport {
 
     // Parents from the arcs of the start, from the root down.
     void grow_tree() {
-        parent_.assign(nodes_, -2), flow_.assign(nodes_, 0), depth_.assign(nodes_, 0), potential_.assign(nodes_, 0), loose_.assign(nodes_, 0);
+        parent_.assign(nodes_, -2), flow_.assign(nodes_, 0), depth_.assign(nodes_, 0), potential_.assign(nodes_, 0), loose_.assign(nodes_, 0), slack_.assign(nodes_, 0);
         first_.assign(nodes_, -1), next_.assign(nodes_, -1), before_.assign(nodes_, -1);
         degree_.assign(nodes_ + 1, 0);
         for (const Arc& arc : arcs_) ++degree_[arc.row + 1], ++degree_[rows_ + arc.column + 1];
@@ -164,17 +165,19 @@ template <class Cost> class Transport {
 
     void hang(int v, int under, Mass flow) {
         parent_[v] = under, flow_[v] = flow, depth_[v] = depth_[under] + 1;
-        set_potential(v, Cost(cost_between(v, under) - potential_[under]));
+        set_potential(v, under);
         before_[v] = -1, next_[v] = first_[under];
         if (first_[under] >= 0) before_[first_[under]] = v;
         first_[under] = v;
     }
 
-    // Rounding must not make an arc look cheap: pricing sees potentials that are lower by some units in their last place.
-    void set_potential(int v, Cost p) {
-        potential_[v] = p;
-        if constexpr (std::is_integral_v<Cost>) loose_[v] = p;
-        else loose_[v] = p - 8 * std::numeric_limits<Cost>::epsilon() * std::abs(p);
+    // Rounding must not make an arc look cheap, or pivots could go round in circles: pricing sees potentials that are lower by all
+    // that rounding can have added on the way from the root.
+    void set_potential(int v, int under) {
+        const Cost c = cost_between(v, under), above = potential_[under];
+        potential_[v] = c - above;
+        slack_[v] = slack_[under] + std::numeric_limits<Cost>::epsilon() * (c + std::abs(above));
+        loose_[v] = potential_[v] - 2 * slack_[v];
     }
 
     void cut(int v) {
@@ -227,7 +230,7 @@ template <class Cost> class Transport {
     void pivot_all() {
         cursor_ = 0;
         const std::int64_t limit = 1000 + 200 * std::int64_t(nodes_);
-        int i, j;
+        int i = 0, j = 0;
         for (std::int64_t k = 0; price(i, j); ++k) {
             if (k == limit) {
                 stalled = true;
@@ -272,7 +275,7 @@ template <class Cost> class Transport {
             stack_.pop_back();
             for (int child = first_[w]; child >= 0; child = next_[child]) {
                 depth_[child] = depth_[w] + 1;
-                set_potential(child, Cost(cost_between(child, w) - potential_[w]));
+                set_potential(child, w);
                 stack_.push_back(child);
             }
         }
@@ -281,7 +284,6 @@ template <class Cost> class Transport {
     // What it takes off the dual value to make the potentials feasible: each arc that rounding leaves too cheap lowers the lighter
     // of its ends.
     double mend() {
-        if constexpr (std::is_integral_v<Cost>) return 0;
         fix_.assign(nodes_, 0);
         bool any = false;
         for (int i = 0; i < rows_; ++i) {
@@ -312,7 +314,7 @@ template <class Cost> class Transport {
         });
         stuck = lost > double(excess_) * unit_;
         const double rounding = (nodes_ + 8) * std::numeric_limits<double>::epsilon();
-        gap = loose + rounding * value;
+        gap = loose + rounding * value + (uneven_ + rounded) * largest;
     }
 };
 

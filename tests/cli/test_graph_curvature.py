@@ -62,3 +62,41 @@ def test_several_conventions(files):
     command = ["curvature", str(files / "club.gml"), "--convention", "hop,grc-0.6", "--json"]
     found = json.loads(CliRunner().invoke(app, command).stdout)
     assert [one["convention"] for one in found] == ["hop", "grc-0.6"]
+
+
+def test_an_edge_list_that_ends_in_the_middle_of_a_line(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("source,target,weight\na,b,1.5\nb,c,2.5\nc,d")
+    with pytest.raises(GeoattnError, match="line 4: 2 columns, 3 in the lines before"):
+        read_graph_file(path)
+
+
+def test_an_edge_list_with_both_directions(tmp_path):
+    path = tmp_path / "x.edgelist"
+    path.write_text("a b\nb a\n")
+    with pytest.raises(GeoattnError, match=r"line 2: edge \('b', 'a'\) is there twice"):
+        read_graph_file(path)
+
+
+@pytest.mark.parametrize("suffix", ["mtx", "csv"])
+def test_the_bar_counts_the_edges_that_are_solved(files, suffix, monkeypatch):
+    told = []
+    monkeypatch.setattr("geoattn.cli.progress.LateProgress.update", lambda self, *now: told.append(now))
+    command = ["curvature", str(files / f"club.{suffix}"), "--convention", "grc-0.6", "--edges", "20"]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert told[-1] == (20, 20)
+
+
+@pytest.mark.parametrize("suffix", ["graphml", "gml", "edgelist", "csv", "mtx", "npz"])
+def test_half_a_file_is_one_clear_line(files, tmp_path, suffix):
+    whole = (files / f"club.{suffix}").read_bytes()
+    path = tmp_path / f"half.{suffix}"
+    path.write_bytes(whole[: len(whole) // 2])
+    if suffix in ("csv", "edgelist"):  # cut after the first node of a line
+        text = (files / f"club.{suffix}").read_text()
+        separator = "," if suffix == "csv" else " "
+        path.write_text(text[: text.index(separator, len(text) // 2 + text[len(text) // 2 :].index("\n"))])
+    result = CliRunner().invoke(app, ["curvature", str(path), "--convention", "grc-0.6"])
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
+    assert ("truncated" if suffix == "npz" else "complete") in result.output

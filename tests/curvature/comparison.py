@@ -28,6 +28,8 @@ def error(ours: float, reference: float) -> float:
     """|difference| / max(1, |kappa|); infinite unless both or neither are numbers."""
     if np.isnan(ours) or np.isnan(reference):
         return 0.0 if np.isnan(ours) and np.isnan(reference) else np.inf
+    if np.isinf(reference):  # it overflowed, or gave up
+        return np.inf
     return abs(ours - reference) / max(1.0, abs(reference))
 
 

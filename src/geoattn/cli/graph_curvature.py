@@ -34,7 +34,7 @@ def graph_curvature(
         with LateProgress(total, "curvature") as bar, warnings.catch_warnings():
             warnings.simplefilter("ignore", DegenerateCurvatureWarning)  # the summary says it
             result = sparse_ollivier_ricci(
-                graph, convention, edges=edges, threads=threads, seed=seed, progress=lambda done, _: bar.update(done)
+                graph, convention, edges=edges, threads=threads, seed=seed, progress=bar.update
             )
     except GeoattnError as error:
         raise GeoattnError(f"{path}: {error}") from None

@@ -26,8 +26,12 @@ class LateProgress:
         self._show_at = time.monotonic() + _PATIENCE if sys.stderr.isatty() else float("inf")
         return self
 
-    def update(self, done: int | float) -> None:
-        """So many of the total are done."""
+    def update(self, done: int | float, total: int | None = None) -> None:
+        """So many of the total are done; ``total`` renews what was said at the start."""
+        if total is not None and total != self._total:
+            self._total = max(total, 1)
+            if self._bar is not None:
+                self._bar.update(self._task, total=self._total)
         if self._bar is None:
             if time.monotonic() < self._show_at:
                 return

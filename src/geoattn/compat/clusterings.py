@@ -17,10 +17,9 @@ def all_clusterings(
     graph: Any, weight: str, cutoff_step: float, drop_threshold: float
 ) -> list[tuple[float, dict[Any, int]]]:
     """(cutoff, node -> community) at each cutoff from which modularity drops, from large cutoffs to small ones."""
-    lengths, number = read_lengths(graph, weight)
+    lengths, names = read_lengths(graph, weight)
     row = lengths.row
     once = row < lengths.column
-    names = tuple(number)
     scan = cut_scan(
         row[once], lengths.column[once], lengths.value[once], np.ones(len(names), dtype=bool), names, cutoff_step, None
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from typing import Any
 
@@ -11,6 +12,7 @@ from geoattn._core.errors import GeoattnError, GeoattnWarning
 from geoattn.compat.measures import nearest_neighbour_measures
 from geoattn.curvature.sparse.transport import solve_rows
 from geoattn.curvature.transport import Status
+from geoattn.graph.sparse_inputs import networkx_rows, numbers_of
 from geoattn.graph.sparse_rows import SparseRows
 
 __all__ = ["METHODS", "edge_curvatures", "read_lengths"]
@@ -21,25 +23,13 @@ _MIX_THRESHOLD = 2000  # with more nodes on both sides the peer's OTDSinkhornMix
 _ROWS_AT_ONCE = 1 << 22  # distances of ATD that are kept
 
 
-def read_lengths(graph: Any, weight: str) -> tuple[SparseRows, dict[Any, int]]:
-    """Lengths by rows, zeros kept; and the number of each node."""
-    number = {name: k for k, name in enumerate(graph.nodes)}
-    n = len(number)
-    row: list[int] = []
-    column: list[int] = []
-    value: list[float] = []
-    for u, neighbours in graph.adjacency():
-        for v, data in neighbours.items():
-            row.append(number[u])
-            column.append(number[v])
-            value.append(data.get(weight, 1.0))
-    lengths = np.array(value, dtype=np.float64)
-    if len(lengths) and not (lengths.min() >= 0 and lengths.max() < np.inf):
+def read_lengths(graph: Any, weight: Any) -> tuple[SparseRows, tuple[Any, ...]]:
+    """Lengths by rows, zeros kept; and the names of the nodes."""
+    lengths, names = networkx_rows(graph, weight)
+    value = lengths.value
+    if len(value) and not (value.min() >= 0 and value.max() < np.inf):
         raise GeoattnError(f"edge attribute '{weight}' must be finite and not negative: it is a length.")
-    rows, columns = np.array(row, dtype=np.int64), np.array(column, dtype=np.int32)
-    order = np.lexsort((columns, rows))
-    start = np.searchsorted(rows[order], np.arange(n + 1)).astype(np.int64)
-    return SparseRows(start, columns[order], np.ascontiguousarray(lengths[order])), number
+    return lengths, names
 
 
 def edge_curvatures(
@@ -49,12 +39,12 @@ def edge_curvatures(
     """(u, v) -> kappa of the given pairs of nodes, of all edges if there is none given."""
     if method not in METHODS:
         raise GeoattnError(f"method must be one of {', '.join(METHODS)}; got {method!r}.")
-    wanted = [(u, v) for u, v, *_ in (edge_list or graph.edges())]
+    wanted = [(u, v) for u, v, *_ in edge_list] if edge_list else list(graph.edges())
     if not wanted:
         return {}
-    lengths, number = read_lengths(graph, weight)
+    lengths, names = read_lengths(graph, weight)
     try:
-        pairs = np.array([(number[u], number[v]) for u, v in wanted], dtype=np.int32)
+        pairs = numbers_of(itertools.chain.from_iterable(wanted), 2 * len(wanted), names).reshape(-1, 2)
     except KeyError as error:
         raise GeoattnError(f"edge_list: the graph has no node {error}.") from None
     if (pairs[:, 0] == pairs[:, 1]).any():
@@ -68,10 +58,9 @@ def edge_curvatures(
         settings = {"alpha": alpha, "base": base, "exp_power": exp_power, "nbr_topk": nbr_topk}
         first = nearest_neighbour_measures(backward, **settings)  # of a directed edge those who point at its source
         second = nearest_neighbour_measures(lengths, **settings) if directed else None
-        found = lengths.find(pairs[:, 0], pairs[:, 1])[1]
         solved, _ = solve_rows(
             lengths, first, pairs, np.full(len(pairs), np.nan), directed=directed,
-            near=not directed and bool(found.all()),
+            near=not directed and (not edge_list or bool(lengths.find(pairs[:, 0], pairs[:, 1])[1].all())),
             seconds=second, floor=_EPSILON, threads=max(1, int(proc)),
         )  # fmt: skip
         bad = (solved.status != Status.SOLVED) & (solved.status != Status.BELOW_FLOOR)

@@ -22,25 +22,21 @@ def nearest_neighbour_measures(
     """
     with np.errstate(over="ignore", under="ignore"):
         decay = np.float64(base) ** (-(lengths.value**exp_power))
-    row = lengths.row
     degree = np.diff(lengths.start)
-    kept = np.ones(len(row), dtype=bool)
-    for v in np.flatnonzero(degree > nbr_topk):
-        mine = slice(int(lengths.start[v]), int(lengths.start[v + 1]))
-        order = np.lexsort((lengths.column[mine], decay[mine]))
-        kept[mine.start + order[: len(order) - nbr_topk]] = False
-    near = lengths.keep(kept)
-    decay = decay[kept]
+    near = lengths
+    if (degree > nbr_topk).any():
+        kept = np.ones(len(decay), dtype=bool)
+        for v in np.flatnonzero(degree > nbr_topk):
+            mine = slice(int(lengths.start[v]), int(lengths.start[v + 1]))
+            order = np.lexsort((lengths.column[mine], decay[mine]))
+            kept[mine.start + order[: len(order) - nbr_topk]] = False
+        near, decay = lengths.keep(kept), decay[kept]
     count = np.diff(near.start)
     total = np.repeat(near.row_sums(decay), count)
     even = np.repeat(1.0 / np.maximum(count, 1), count)
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(total > _EPSILON, decay / total, even)
-    n = lengths.n
-    own = np.where(degree == 0, 1.0, alpha)
-    row = np.concatenate([near.row, np.arange(n, dtype=np.int32)])
-    column = np.concatenate([near.column, np.arange(n, dtype=np.int32)])
-    value = np.concatenate([(1 - alpha) * share, own])
-    order = np.lexsort((column, row))
-    start = near.start + np.arange(n + 1)
-    return SparseRows(start, column[order], value[order])
+    measures, place, diagonal = near.with_diagonal()
+    measures.value[place] = (1 - alpha) * share
+    measures.value[diagonal] = np.where(degree == 0, 1.0, alpha)
+    return measures

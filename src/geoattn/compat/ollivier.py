@@ -85,7 +85,7 @@ class OllivierRicci:
         self.lengths: dict[Any, Any] = {}
         self.densities: dict[Any, Any] = {}
         _give_weights(self.G, weight)
-        loops = [(u, v) for u, v in self.G.edges() if u == v]
+        loops = [(u, u) for u, neighbours in self.G.adjacency() if u in neighbours]
         if loops:
             logger.info("Self-loop edge detected. Removing %d self-loop edges.", len(loops))
             self.G.remove_edges_from(loops)
@@ -183,7 +183,8 @@ class OllivierRicci:
 
 def _give_weights(graph: Any, weight: Any) -> None:
     """1 on all edges if none has a weight, as the peer has it."""
-    if not any(weight in data for _, _, data in graph.edges(data=True)):
+    if not any(weight in data for _, neighbours in graph.adjacency() for data in neighbours.values()):
         logger.info('Edge weight not detected in graph, use "weight" as default edge weight.')
-        for _, _, data in graph.edges(data=True):
-            data[weight] = 1.0
+        for _, neighbours in graph.adjacency():
+            for data in neighbours.values():
+                data[weight] = 1.0

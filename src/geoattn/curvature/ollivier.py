@@ -18,6 +18,7 @@ from geoattn.curvature.captured import is_recorded, read_call
 from geoattn.curvature.complete import all_hops_one, total_variation
 from geoattn.curvature.layout import Edges, lay_out, read_edges
 from geoattn.curvature.result import Curvature, why_degenerate
+from geoattn.curvature.spread import Backend, Crew, crew_of, solve_graphs
 from geoattn.curvature.transport import Transport, all_edges, pairs_at, solve_pairs
 from geoattn.graph.build import Graphs, build_graphs
 from geoattn.graph.convention import Convention
@@ -40,6 +41,7 @@ def ollivier_ricci(
     threads: Count | None = None,
     seed: Count = 0,
     progress: Callable[[int, int], object] | None = None,
+    backend: Backend = "threads",
 ) -> Curvature | Any:  # an EdgeCurvature for a sparse graph, which has the same names
     r"""Ollivier-Ricci curvature of each edge of each attention graph.
 
@@ -73,6 +75,9 @@ def ollivier_ricci(
         Default: all that the process may use. The values do not depend on it.
     progress
         Called with (edges done, edges in all) about ten times a second.
+    backend
+        ``threads`` of this process, or ``ray``: many maps, or many edges of a sparse graph, become tasks of the cluster
+        that is connected, of that at RAY_ADDRESS, or of one that is started here. The values have the same bits.
 
     Returns
     -------
@@ -97,15 +102,22 @@ def ollivier_ricci(
     >>> result.max_gap < 1e-12
     True
     """
-    convention = Convention.of(convention)
     tolerance = read_number("tolerance", tolerance, least=0.0)
     if is_recorded(attention):
         attention, mask = read_call(attention, mask)
+    with crew_of(backend) as crew:
+        return _curvature(attention, Convention.of(convention), edges, mask, tolerance, threads, seed, progress, crew)
+
+
+def _curvature(
+    attention: Any, convention: Convention, edges: Any, mask: Any, tolerance: float, threads: Any, seed: Any,
+    progress: Callable[[int, int], object] | None, crew: Crew | None,
+) -> Curvature | Any:  # fmt: skip
     if is_sparse(attention):
         from geoattn.curvature.sparse.ollivier import sparse_ollivier_ricci
 
         return sparse_ollivier_ricci(
-            attention, convention, edges=edges, mask=mask, threads=threads, seed=seed, progress=progress
+            attention, convention, edges=edges, mask=mask, threads=threads, seed=seed, progress=progress, crew=crew
         )
     wanted = _read_wanted(edges)
     sample = None if wanted is not None else read_edges(edges)
@@ -121,7 +133,7 @@ def ollivier_ricci(
         found, pairs, offsets, available = choose_pairs(graphs, sample, seed, first, wanted)
         places.append(found + first * weights.n**2 if first else found)
         report = None if progress is None else (lambda done, base=finished: progress(base + done, total))
-        solved = _solve(graphs, pairs, offsets, tolerance, threads, report)
+        solved = solve_graphs(_solve, crew, graphs, pairs, offsets, tolerance, threads, report)
         finished += len(pairs)
         edge_count += available
         parts.append(solved)
@@ -150,7 +162,7 @@ def ollivier_ricci(
             f"convention '{convention.name}': {why}. Compare with another convention before you read"
             " anything into these values.",
             DegenerateCurvatureWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
     return result
 

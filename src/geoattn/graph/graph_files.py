@@ -80,7 +80,7 @@ def _npz(path: Path) -> Any:
 def _edge_list(path: Path) -> Any:
     import networkx as nx
 
-    graph = nx.Graph()
+    graph, width = nx.Graph(), 0
     with open(path, encoding="utf-8", newline="") as file:
         for number, line in enumerate(file, 1):
             text = line.split("#", 1)[0].strip()
@@ -101,8 +101,15 @@ def _edge_list(path: Path) -> Any:
                     raise GeoattnError(f"{path}, line {number}: {cells[2]!r} is not a weight.") from None
             elif number == 1 and {c.lower() for c in cells} <= {"source", "target", "from", "to", "u", "v"}:
                 continue
+            if len(cells) != (width := width or len(cells)):
+                raise GeoattnError(
+                    f"{path}, line {number}: {len(cells)} columns, {width} in the lines before. Is it complete?"
+                )
             if graph.has_edge(*cells[:2]):
-                raise GeoattnError(f"{path}, line {number}: edge {tuple(cells[:2])} is there twice.")
+                raise GeoattnError(
+                    f"{path}, line {number}: edge {tuple(cells[:2])} is there twice (an edge list is undirected;"
+                    " a directed graph fits into .graphml, .gml, .mtx or .npz)."
+                )
             graph.add_edge(cells[0], cells[1], weight=weight)
     if graph.number_of_edges() == 0:
         raise GeoattnError(f"{path} holds no edge.")

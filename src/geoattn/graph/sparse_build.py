@@ -63,13 +63,14 @@ def build_sparse(weights: SparseWeights, convention: Convention) -> SparseGraph:
 
 def _edge_weights(rows: SparseRows, convention: Convention) -> SparseRows:
     """S without its diagonal: one weight per pair, present where it is positive."""
-    a = rows.keep(rows.column != rows.row)
+    a = rows.keep((rows.column != rows.row) & (rows.value > 0))  # the share of a tiny weight may be 0
     if convention.directed:
         return a
     a, rule = a.csr(), convention.direction
     t = a.T.tocsr()
     if rule == "mean":
-        s = a / 2 + t / 2  # before the sum, which can overflow
+        large = a.data.max(initial=0.0) > np.finfo(np.float64).max / 2
+        s = a / 2 + t / 2 if large else (a + t) / 2  # a sum of large ones overflows, half of a tiny one is 0
     elif rule == "product":
         s = a.multiply(t)
     else:
@@ -114,7 +115,7 @@ def sparse_measures(attention: SparseRows, lengths: SparseRows, convention: Conv
     alpha = convention.laziness
     total = base.row_sums(share)
     own = np.where(total == 0, 1.0, alpha)
-    measures, place, diagonal = _with_diagonal(base)
+    measures, place, diagonal = base.with_diagonal()
     value = np.zeros(len(measures.column))
     value[place] = (1 - alpha) * share
     value[diagonal] += own
@@ -136,22 +137,6 @@ def _shares(attention: SparseRows, lengths: SparseRows, convention: Convention) 
     return lengths, np.where(near, decay / np.repeat(np.where(total > 0, total, 1.0), degree), even)
 
 
-def _with_diagonal(rows: SparseRows) -> tuple[SparseRows, np.ndarray, np.ndarray]:
-    """The same places and the diagonal; where the old entries are among the new ones; where the diagonal is."""
-    n, row = rows.n, rows.row
-    own = rows.column == row
-    has = np.zeros(n, dtype=np.int64)
-    has[row[own]] = 1
-    start = rows.start + np.concatenate([[0], np.cumsum(1 - has)])
-    shift = (start[:-1] - rows.start[:-1])[row]
-    place = np.arange(len(row)) + shift + ((rows.column > row) & (has[row] == 0))
-    diagonal = start[:-1] + np.bincount(row[rows.column < row], minlength=n)
-    column = np.empty(int(start[-1]), dtype=np.int32)
-    column[place] = rows.column
-    column[diagonal] = np.arange(n)
-    return SparseRows(start, column, np.zeros(len(column))), place, diagonal
-
-
 def pull_back_sparse(
     graph: SparseGraph,
     weights: SparseWeights,
@@ -161,7 +146,7 @@ def pull_back_sparse(
     """Gradients by length and by mass become the gradient by each weight of `weights`, entry by entry."""
     convention, attention = graph.convention, graph.attention
     base, share = _shares(attention, graph.lengths, convention)
-    _, place, _ = _with_diagonal(base)
+    _, place, _ = base.with_diagonal()
     to_share = (1 - convention.laziness) * to_measures[place]
     to_attention = np.zeros(len(attention.value))
     if convention.measure == "markov":

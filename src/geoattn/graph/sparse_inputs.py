@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from geoattn._core.errors import GeoattnError
 from geoattn.graph.convention import Convention
 from geoattn.graph.sparse_rows import SparseRows
 
-__all__ = ["SparseWeights", "is_networkx", "is_sparse", "read_sparse"]
+__all__ = ["SparseWeights", "data_weights", "is_networkx", "is_sparse", "networkx_rows", "numbers_of", "read_sparse"]
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def read_sparse(graph: Any, convention: Convention, *, weight: str = "weight") -
     elif _is_torch_sparse(graph):
         read = _from_torch(graph)
     elif _is_data(graph):
-        read = _from_edges(graph.edge_index, _data_weights(graph), graph.num_nodes)
+        read = _from_edges(graph.edge_index, data_weights(graph), graph.num_nodes)
     else:
         read = _from_edges(*graph)
     _check(read)
@@ -90,26 +91,35 @@ def _from_networkx(graph: Any, convention: Convention, weight: str) -> SparseWei
             "graph is directed: use a convention that keeps direction, such as"
             f" Convention.of('{convention.name.split(' ')[0]}').but(direction='directed'), or graph.to_undirected()."
         )
+    rows, names = networkx_rows(graph, weight)
+    return SparseWeights(rows, None if names == tuple(range(len(names))) else names, "float64")
+
+
+def networkx_rows(graph: Any, weight: Any) -> tuple[SparseRows, tuple[Any, ...]]:
+    """The attribute ``weight`` of each edge, 1 where it has none, and the names of the nodes in the order of rows."""
     names = tuple(graph.nodes)
     n = len(names)
-    plain = names == tuple(range(n))
     neighbours = [data for _, data in graph.adjacency()]
     degree = np.fromiter(map(len, neighbours), np.int64, n)
     start = np.concatenate([[0], np.cumsum(degree)])
-    heads = itertools.chain.from_iterable(neighbours)
-    if not plain:
-        heads = map({name: k for k, name in enumerate(names)}.__getitem__, heads)
-    column = np.fromiter(heads, np.int32, int(start[-1]))
+    column = numbers_of(itertools.chain.from_iterable(neighbours), int(start[-1]), names)
     attributes = itertools.chain.from_iterable(data.values() for data in neighbours)
     value = _edge_attributes(attributes, len(column), weight)
     row = np.repeat(np.arange(n), degree)
     if len(column) and not ((np.diff(column) > 0) | (np.diff(row) > 0)).all():
         order = np.argsort(row * n + column)
         column, value = column[order], value[order]
-    return SparseWeights(SparseRows(start, column, value), None if plain else names, "float64")
+    return SparseRows(start, column, value), names
 
 
-def _edge_attributes(attributes: Any, count: int, weight: str) -> np.ndarray:
+def numbers_of(nodes: Iterable[Any], count: int, names: tuple[Any, ...]) -> np.ndarray:
+    """The number of each of ``count`` nodes, by their names; a KeyError for an unknown one."""
+    if names != tuple(range(len(names))):
+        nodes = map({name: k for k, name in enumerate(names)}.__getitem__, nodes)
+    return np.fromiter(nodes, np.int32, count)
+
+
+def _edge_attributes(attributes: Any, count: int, weight: Any) -> np.ndarray:
     """The attribute of each edge, 1 where it has none."""
     found = list(map(operator.methodcaller("get", weight, 1.0), attributes))
     try:
@@ -145,11 +155,19 @@ def _from_torch(tensor: Any) -> SparseWeights:
     return SparseWeights(_rows_of(index[0], index[1], value, int(tensor.shape[0])), None, _name(tensor.dtype))
 
 
-def _data_weights(data: Any) -> Any:
-    weight = getattr(data, "edge_weight", None)
-    if weight is None and getattr(getattr(data, "edge_attr", None), "ndim", 0) == 1:
-        weight = data.edge_attr
-    return weight
+def data_weights(data: Any) -> Any:
+    """The weights of a PyTorch Geometric ``Data``: edge_weight, or edge_attr if it is one number per edge."""
+    weight, attribute = getattr(data, "edge_weight", None), getattr(data, "edge_attr", None)
+    if weight is not None or attribute is None:
+        return weight
+    if attribute.ndim == 2 and attribute.shape[1] == 1:
+        return attribute[:, 0]
+    if attribute.ndim != 1:
+        raise GeoattnError(
+            f"edge_attr of shape {tuple(attribute.shape)} is no weight per edge: give (edge_index, edge_weight,"
+            " num_nodes), with edge_weight=None for weights of 1."
+        )
+    return attribute
 
 
 def _from_edges(edge_index: Any, edge_weight: Any, num_nodes: Any) -> SparseWeights:

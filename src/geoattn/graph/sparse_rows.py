@@ -58,6 +58,20 @@ class SparseRows:
         ends = np.concatenate([[0], np.cumsum(kept)])[self.start]
         return SparseRows(ends.astype(np.int64), self.column[kept], self.value[kept])
 
+    def with_diagonal(self) -> tuple[SparseRows, Int[np.ndarray, " e"], Int[np.ndarray, " n"]]:
+        """The same places and the diagonal, values 0; where the old entries are among the new ones; the diagonal."""
+        n, row = self.n, self.row
+        has = np.zeros(n, dtype=np.int64)
+        has[row[self.column == row]] = 1
+        start = self.start + np.concatenate([[0], np.cumsum(1 - has)])
+        shift = (start[:-1] - self.start[:-1])[row]
+        place = np.arange(len(row)) + shift + ((self.column > row) & (has[row] == 0))
+        diagonal = start[:-1] + np.bincount(row[self.column < row], minlength=n)
+        column = np.empty(int(start[-1]), dtype=np.int32)
+        column[place] = self.column
+        column[diagonal] = np.arange(n)
+        return SparseRows(start, column, np.zeros(len(column))), place, diagonal
+
     def row_sums(self, value: Any = None) -> Float[np.ndarray, " n"]:
         """The sum of each row, of these values or of others in their places; 0 for an empty row."""
         value = self.value if value is None else value

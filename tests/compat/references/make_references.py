@@ -1,7 +1,12 @@
-"""Numbers of GraphRicciCurvature 0.6.1 on five graphs: run in its own environment, writes grc-0.6.1.json beside it."""
+"""Names and numbers of GraphRicciCurvature 0.6.1 on five graphs: run in its own environment.
 
+python make_references.py [FILE]: writes FILE, by default grc-0.6.1.json beside this script.
+"""
+
+import inspect
 import json
 import logging
+import sys
 import warnings
 from importlib.metadata import version
 from pathlib import Path
@@ -38,6 +43,22 @@ def nodes_of(graph, name):
     return {str(v): data[name] for v, data in graph.nodes(data=True) if name in data}
 
 
+def names_of(kind) -> dict:
+    """Public methods with their arguments and defaults, and the attributes of a new object."""
+    methods = {}
+    for name, method in inspect.getmembers(kind, inspect.isfunction):
+        if name == "__init__" or not name.startswith("_"):
+            arguments = inspect.signature(method).parameters.values()
+            methods[name] = {a.name: default_of(a) for a in arguments if a.name != "self"}
+    return {"methods": methods, "attributes": sorted(v for v in vars(kind(nx.path_graph(3))) if not v.startswith("_"))}
+
+
+def default_of(argument):
+    if argument.default is argument.empty or argument.name == "proc":  # proc: the number of processors
+        return "required" if argument.default is argument.empty else "processors"
+    return ["function", argument.default[1]] if argument.name == "surgery" else argument.default
+
+
 def main() -> None:
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
@@ -70,7 +91,9 @@ def main() -> None:
                 one["communities"] = type(error).__name__
         one.pop("input")
     packages = {p: version(p) for p in ("GraphRicciCurvature", "POT", "networkit", "networkx", "numpy")}
-    Path(__file__).with_name("grc-0.6.1.json").write_text(json.dumps({"packages": packages, "graphs": found}))
+    names = {kind.__name__: names_of(kind) for kind in (OllivierRicci, FormanRicci)}
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).with_name("grc-0.6.1.json")
+    target.write_text(json.dumps({"packages": packages, "names": names, "graphs": found}))
 
 
 if __name__ == "__main__":

@@ -77,9 +77,9 @@ class Problem:
             return np.nan, "zero_distance"
         if solver == "exact":
             return self._exact(x, y)
-        w1 = {"pot": w1_pot, "highs": w1_highs}[solver](
-            self.measures[x], self.measures[y], self.distances / (d or denominator)
-        )
+        with np.errstate(over="ignore"):  # a subnormal distance: the exact solver has to decide
+            cost = self.distances / (d or denominator)
+        w1 = {"pot": w1_pot, "highs": w1_highs}[solver](self.measures[x], self.measures[y], cost)
         return (np.nan, "unreachable") if np.isnan(w1) else (1 - w1 * ((d or denominator) / denominator), "solved")
 
     def _exact(self, x: int, y: int) -> tuple[float, str]:

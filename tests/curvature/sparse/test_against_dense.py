@@ -6,29 +6,32 @@ import warnings
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import geoattn as ga
 from geoattn.curvature import Status
 from tests.curvature.sparse.graphs import CONVENTIONS, as_rows, random_sparse
 
 pytestmark = pytest.mark.filterwarnings("ignore::geoattn.DegenerateCurvatureWarning")
+PRESETS = [ga.Convention.of(name) for name in ("markov", "hop", "grc-0.5", "grc-0.6")]
 KINDS = ("weights", "symmetric", "ties", "unit", "hub")
 
 
-def compare(matrix, convention, **settings):
+def compare(matrix, convention, tolerance=1e-9, **chosen):
     """Same edges, same values, same statuses."""
-    sparse = ga.ollivier_ricci(matrix, convention, **settings)
+    sparse = ga.ollivier_ricci(matrix, convention, **chosen)
     dense_input = as_rows(matrix) if convention.measure == "markov" else matrix.toarray()
-    dense = ga.ollivier_ricci(dense_input, convention, **settings)
+    dense = ga.ollivier_ricci(dense_input, convention, **chosen)
     np.testing.assert_array_equal(sparse.index, dense.places())
     status = dense.column("status")
     differs = sparse.status != status
     unsure = np.isin(sparse.status, (Status.UNCERTAIN,)) | np.isin(status, (Status.UNCERTAIN, Status.STALLED))
     assert not (differs & ~unsure).any(), (sparse.index[differs], sparse.status[differs], status[differs])
     sure = ~differs
-    for name, tolerance in (("kappa", 1e-9), ("w1", 1e-9), ("distance", 1e-12)):
+    for name, within in (("kappa", tolerance), ("w1", tolerance), ("distance", 1e-12)):
         np.testing.assert_allclose(
-            getattr(sparse, name)[sure], dense.column(name)[sure], rtol=tolerance, atol=tolerance, err_msg=name
+            getattr(sparse, name)[sure], dense.column(name)[sure], rtol=within, atol=within, err_msg=name
         )
     assert sparse.max_gap <= 1e-9
     return sparse
@@ -43,6 +46,20 @@ def test_all_conventions(convention):
         if kind == "unit" and convention.length in ("1-w",):
             matrix = matrix / 2
         compare(matrix, convention)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from([*PRESETS, *CONVENTIONS]), st.booleans(), st.sampled_from(KINDS), st.integers(3, 24),
+    st.floats(1, 6), st.integers(0, 2**32 - 1),
+)  # fmt: skip
+def test_equal_to_the_dense_solver_to_twelve_digits(convention, directed, kind, n, degree, seed):
+    matrix = random_sparse(np.random.default_rng(seed), n, degree, kind=kind)
+    if directed:
+        convention = convention.but(direction="directed")
+    if kind == "unit" and convention.length == "1-w":
+        matrix = matrix / 2
+    compare(matrix, convention, tolerance=1e-12)
 
 
 @pytest.mark.parametrize("preset", ["markov", "hop", "grc-0.5", "grc-0.6"])

@@ -14,7 +14,7 @@ from geoattn.curvature.sparse.transport import solve_sparse
 from geoattn.curvature.transport import Status
 from geoattn.graph.convention import Convention
 from geoattn.graph.sparse_build import build_sparse, pull_back_sparse
-from geoattn.graph.sparse_inputs import read_sparse
+from geoattn.graph.sparse_inputs import data_weights, read_sparse
 
 __all__ = ["sparse_edge_curvature"]
 
@@ -34,12 +34,17 @@ def sparse_edge_curvature(
 def _parts(graph: Any) -> tuple[Tensor, Tensor, int]:
     """edge_index, edge_weight, number of nodes; the weight keeps its way back to the input."""
     if isinstance(graph, Tensor):
+        if graph.requires_grad and graph.layout not in (torch.sparse_coo, torch.sparse_csr):
+            raise GeoattnError(
+                f"to differentiate give a tensor of layout sparse_coo or sparse_csr; got {graph.layout}."
+            )
         coo = (graph if graph.layout == torch.sparse_coo else graph.to_sparse_coo()).coalesce()
         return coo.indices(), coo.values(), int(graph.shape[0])
     if isinstance(graph, (tuple, list)):
         index, weight, n = graph
     else:
-        index, weight, n = (getattr(graph, name, None) for name in ("edge_index", "edge_weight", "num_nodes"))
+        index, n = getattr(graph, "edge_index", None), getattr(graph, "num_nodes", None)
+        weight = None if index is None else data_weights(graph)
     if not isinstance(index, Tensor) or not isinstance(weight, Tensor) or n is None:
         raise GeoattnError(
             "to differentiate give a sparse torch tensor or (edge_index, edge_weight, num_nodes) with torch tensors;"

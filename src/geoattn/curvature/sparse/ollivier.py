@@ -17,6 +17,8 @@ from geoattn.curvature.layout import read_edges
 from geoattn.curvature.result import why_degenerate
 from geoattn.curvature.sparse.result import EdgeCurvature
 from geoattn.curvature.sparse.transport import solve_sparse
+from geoattn.curvature.spread import Crew, solve_pairs_of_edges
+from geoattn.curvature.transport import Transport
 from geoattn.graph.convention import Convention
 from geoattn.graph.shortest_paths import default_threads
 from geoattn.graph.sparse_build import SparseGraph, build_sparse
@@ -34,6 +36,7 @@ def sparse_ollivier_ricci(
     threads: Any = None,
     seed: Any = 0,
     progress: Callable[[int, int], object] | None = None,
+    crew: Crew | None = None,
 ) -> EdgeCurvature:
     """Curvature of the edges of a graph given by its edges; the arguments are those of `ollivier_ricci`."""
     refuse_mask(mask)
@@ -44,7 +47,7 @@ def sparse_ollivier_ricci(
     pairs, entries, available = choose_edges(built, weights, edges, seed)
     total = len(pairs)
     report = None if progress is None else (lambda done: progress(done, total))
-    solved, _ = solve_sparse(built, pairs, entries, threads=threads, progress=report)
+    solved = solve_pairs_of_edges(_solve, crew, built, pairs, entries, threads, report)
     if progress is not None:
         progress(total, total)
     settings = {
@@ -63,9 +66,13 @@ def sparse_ollivier_ricci(
             f"convention '{convention.name}': {why}. Compare with another convention before you read"
             " anything into these values.",
             DegenerateCurvatureWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     return result
+
+
+def _solve(graph: SparseGraph, pairs: np.ndarray, entries: np.ndarray, **settings: Any) -> Transport:
+    return solve_sparse(graph, pairs, entries, **settings)[0]
 
 
 def refuse_mask(mask: Any) -> None:
