@@ -2,8 +2,9 @@
 
     python -m benchmarks llm_heads FOLDER_OF_THE_MODEL      # or GEOATTN_SMOLLM2=FOLDER; some minutes
 
-The table holds the seconds for the curvature of all 270 maps, preparation included and the forward pass not, exact and with
-tolerance 1e-2; how many exact values lie outside their interval; and three heads at 8,192 tokens with their memory.
+The table holds the seconds for the curvature of all 270 maps, preparation included and the forward pass not, exact
+and with tolerance 1e-2; how many exact values lie outside their interval; and three heads at 8,192 tokens with their
+memory.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     python -m benchmarks long_maps       # about ten minutes on two cores
 
-The maps are softmax(s q k^T / sqrt(64)) with standard normal q and k: flat at s = 1, sharp at s = 4. POT runs `emd2` over a
-pool of as many processes as geoattn has threads, with the distances given, on a few of the same pairs. geoattn's time holds
-everything: lengths, measures, shortest paths, pairs. Runs of the two sides alternate; figures are medians of the seconds an
-edge takes.
+The maps are softmax(s q k^T / sqrt(64)) with standard normal q and k: flat at s = 1, sharp at s = 4. POT runs `emd2`
+over a pool of as many processes as geoattn has threads, with the distances given, on a few of the same pairs. The time
+of geoattn holds everything: lengths, measures, shortest paths, pairs. Runs of the two sides alternate; figures are
+medians of the seconds an edge takes.
 """
 
 from __future__ import annotations
@@ -109,5 +109,7 @@ def _step(name: str, threads: int) -> dict:
                 found[n].append(seconds / (edges if edges == 400 else result.edges))
         row |= {f"seconds_{n}_{edges}": median(values) for n, values in found.items()}
         row[f"ratio_{edges}"] = median(found[258]) / median(found[257])
-    print(f"{name}: 258 against 257 tokens {row['ratio_400']:.2f} (400 edges), {row['ratio_all']:.2f} (all)", flush=True)
+    print(
+        f"{name}: 258 against 257 tokens {row['ratio_400']:.2f} (400 edges), {row['ratio_all']:.2f} (all)", flush=True
+    )
     return row

@@ -68,7 +68,7 @@ def ollivier_ricci(
     mask
         (..., n) bool, True for a real token; leading axes match those of the attention. Padding is not in the graph.
     tolerance
-        0: exact. Else the solver may stop at bounds ``lower <= kappa <= upper`` that are certified and no further apart;
+        0: exact. Else the solver may stop at certified bounds ``lower <= kappa <= upper`` that are no further apart.
         ``kappa`` is then their middle, and ``exact`` says which values are exact all the same. Values of sparse graphs
         are always exact.
     threads
