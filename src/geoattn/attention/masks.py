@@ -8,7 +8,16 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-__all__ = ["BLOCKED", "Index", "Mask", "allowed_entries", "attention_weights", "compact_mask", "masked_softmax"]
+__all__ = [
+    "BLOCKED",
+    "Index",
+    "Mask",
+    "allowed_entries",
+    "attention_weights",
+    "compact_mask",
+    "masked_softmax",
+    "shared_mask",
+]
 
 # A logit this low is a mask, not a score: models add -1,000, -10,000 (old BERT), -1e9 or the lowest of the dtype.
 BLOCKED = -500.0
@@ -105,6 +114,17 @@ def compact_mask(mask: Mask) -> Mask:
     if bool((entries == (columns & triangle)).all()):
         return Mask(columns.clone(), m - n)
     return Mask(entries)
+
+
+def shared_mask(mask: Mask, small: dict[Any, Mask]) -> Mask:
+    """The mask made small, once for all layers that use it."""
+    entries = mask.entries
+    if entries is None:
+        return mask
+    key = (entries.data_ptr(), entries.shape, entries.stride(), entries.dtype, mask.diagonal)
+    if key not in small:
+        small[key] = compact_mask(mask)
+    return small[key]
 
 
 def _has_uniform_rows(entries: Tensor) -> bool:

@@ -15,7 +15,7 @@ from geoattn._core.errors import GeoattnError
 from geoattn.attention.account import SoftmaxUse
 from geoattn.attention.call import Call
 from geoattn.attention.check import CaptureCheck, CaptureWarning, check_call
-from geoattn.attention.masks import Mask, compact_mask
+from geoattn.attention.masks import Mask, shared_mask
 from geoattn.attention.raw_call import RawCall, read_call, reads_a_cache, versions_of
 from geoattn.attention.selection import Layers, chooser, complain, name_some, nearest_layer
 from geoattn.attention.stored import storage_bytes
@@ -226,7 +226,7 @@ class Record(Viewable, Sequence):  # not Sequence[Call]: type checkers at run ti
         small: dict[Any, Mask] = {}
         for i, call in enumerate(self._calls):
             if call.stored is not None and call.stored.mask.entries is not None:
-                self._calls[i] = replace(call, stored=call.stored.with_mask(lambda mask: _shared(mask, small)))
+                self._calls[i] = replace(call, stored=call.stored.with_mask(lambda mask: shared_mask(mask, small)))
 
     def begin(self, module: Any) -> None:
         """A forward pass begins."""
@@ -339,14 +339,3 @@ def _without_inputs(raw: RawCall) -> RawCall:
     """The call as a capture without ``inputs`` sees it: another capture of the same model wanted them."""
     raw = raw._replace(inputs=False, value=None, context=raw.context._replace(tokens=None, source=None))
     return raw if raw.weights is None else raw._replace(query=None, key=None)
-
-
-def _shared(mask: Mask, small: dict[Any, Mask]) -> Mask:
-    """The mask made small, once for all layers that use it."""
-    entries = mask.entries
-    if entries is None:
-        return mask
-    key = (entries.data_ptr(), entries.shape, entries.stride(), entries.dtype, mask.diagonal)
-    if key not in small:
-        small[key] = compact_mask(mask)
-    return small[key]
