@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode, _push_mode
 
 from geoattn._core.errors import GeoattnError
+from geoattn.attention.clean_copies import copy_as_before, copy_without_hooks
 from geoattn.attention.torch_compile import plain_python
 
 __all__ = ["ModuleStack", "RunningModule", "in_backward", "module_names"]
@@ -114,12 +115,15 @@ class ModuleStack:
             else:
                 known.register_again(module)
             self._handles += [known.first, known.last]
+            copy_without_hooks(module)
 
     def detach(self) -> None:
         """Remove them, and deactivate the mode if a forward pass was cut short."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        for module in self._hooks:
+            copy_as_before(module)
         self.running.clear()
         self._on_leave()
         _deactivate(self._mode)
