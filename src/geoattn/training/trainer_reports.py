@@ -59,10 +59,19 @@ def _mlflow(_args: Any) -> Sink:
         import mlflow  # pyright: ignore[reportMissingImports]
 
         if mlflow.active_run() is not None:
-            named = {re.sub(r"[^0-9A-Za-z_\-. :/]", "_", name): value for name, value in figures.items()}
-            mlflow.log_metrics(named, step=step)
+            mlflow.log_metrics({_mlflow_name(name): value for name, value in figures.items()}, step=step)
 
     return send
+
+
+def _mlflow_name(name: str) -> str:
+    """A name with one slash: MLflow keeps metrics as files, and ``variance`` is no folder when it is a file.
+
+    >>> _mlflow_name("geoattn/variance/layers.0#1")
+    'geoattn/variance.layers.0_1'
+    """
+    group, _, rest = name.partition("/")
+    return re.sub(r"[^0-9A-Za-z_\-. :/]", "_", f"{group}/{rest.replace('/', '.')}")
 
 
 _REPORTERS: dict[str, Callable[[Any], Sink]] = {"tensorboard": _tensorboard, "wandb": _wandb, "mlflow": _mlflow}
