@@ -46,7 +46,6 @@ def test_the_sample_depends_on_seed_and_step_alone() -> None:
                 values.append(float(handle.penalty().detach()))
         return values
 
-    model.eval()
     assert penalties(0) == penalties(0)
     assert len({*penalties(0), *penalties(1)}) == 6
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from geoattn._core.errors import GeoattnError
 from geoattn.attention import capture
@@ -314,3 +315,27 @@ def test_memory_without_maps() -> None:
 @pytest.mark.slow
 def test_memory_of_long_sequences() -> None:
     assert peak_megabytes(8192, 8) < 600
+
+
+class _Products(TorchDispatchMode):
+    """Counts the multiplications of all batched matrix products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if "bmm" in str(func) or "mm" in str(func):
+            a, b = [x for x in args if isinstance(x, torch.Tensor)][-2:]
+            self.count += a.shape[0] * a.shape[1] * a.shape[2] * b.shape[2]
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(("causal", "most"), [(False, 3.0), (True, 2.0)])
+def test_forward_and_backward_are_at_most_three_products(causal: bool, most: float) -> None:
+    """Of the size of queries times keys; the later keys of a causal map are not computed."""
+    b, h, n, d = 2, 12, 512, 16
+    query, key = (torch.randn(b, n, h, d).transpose(1, 2).requires_grad_() for _ in range(2))
+    with _Products() as products:
+        streamed_variance(query, key, causal=causal).mean().backward()
+    assert 0 < products.count <= most * b * h * n * n * d

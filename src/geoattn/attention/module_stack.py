@@ -14,6 +14,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode, _push_mode
 
 from geoattn._core.errors import GeoattnError
+from geoattn.attention.clean_copies import copy_as_before, copy_without_hooks
 from geoattn.attention.torch_compile import plain_python
 
 __all__ = ["ModuleStack", "RunningModule", "in_backward", "module_names"]
@@ -103,14 +104,16 @@ class ModuleStack:
             self._survey(model)
             self._modules = modules
         for module, known in self._hooks.items():
+            copy_without_hooks(module)
             if module not in self._quiet:
                 known.register_again(module)
 
     def detach(self) -> None:
         """Remove them, and deactivate the mode if a forward pass was cut short."""
-        for known in self._hooks.values():
+        for module, known in self._hooks.items():
             known.first.remove()
             known.last.remove()
+            copy_as_before(module)
         self.running.clear()
         self._on_leave()
         _deactivate(self._mode)

@@ -6,26 +6,29 @@ callback is made, not before.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from torch import Tensor
 
-from geoattn._core.errors import GeoattnError
+from geoattn._core.arguments import read_count
+from geoattn._core.errors import GeoattnError, GeoattnWarning
 from geoattn.training.accumulation import AccumulationWeight, micro_batches, refuse_compiled
 from geoattn.training.attachments import Attachment, Sink
 from geoattn.training.distributed import Processes
+from geoattn.training.trainer_reports import reporters
 
 __all__ = ["lightning_callback", "trainer_callback"]
 
 
 def trainer_callback(*regularisers: Any, log: Sink | None = None) -> Any:
-    """A callback for ``transformers.Trainer``: attached while it trains, figures in its ``log_history``.
+    """A callback for ``transformers.Trainer``: attached while it trains, figures in all logs of the Trainer.
 
     Under gradient accumulation the penalties of the micro-batches of a step are averaged. The model's own ``.loss``
-    gets the penalty, so label smoothing, which makes the Trainer compute another loss, is refused. Evaluation runs
-    without gradients and keeps its loss. Needs ``accelerate``, as the Trainer does. The Trainer's own reporters run
-    before a user's callback and do not see the figures: ``log`` is called with (step, figures) for each penalty, for
-    example a `TensorBoard` or `WandB` of `geoattn.training.training_log`.
+    gets the penalty, so label smoothing, which makes the Trainer compute another loss, is refused; a loss that is
+    computed outside of the model gets nothing, and a warning says so. Evaluation keeps its loss. Needs ``accelerate``,
+    as the Trainer does. Figures are in ``log_history``, and go to TensorBoard, Weights & Biases and MLflow as
+    ``report_to`` says. ``log`` is called with (step, figures) for each penalty, beside these.
 
     ``Trainer(model, args, callbacks=[trainer_callback(VarianceRegulariser("increase"))], ...)``
 
@@ -46,6 +49,8 @@ def trainer_callback(*regularisers: Any, log: Sink | None = None) -> Any:
         def __init__(self) -> None:
             self.handles: list[Any] = []
             self.weight: AccumulationWeight | None = None
+            self.sinks: list[Sink] = []
+            self.idle = _Idle()
 
         def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
             """Attach; samples go on where a resumed run stopped."""
@@ -56,6 +61,7 @@ def trainer_callback(*regularisers: Any, log: Sink | None = None) -> Any:
                 )
             refuse_compiled(model, args.torch_compile, args.gradient_accumulation_steps)
             self._remove()
+            self.sinks = reporters(args) if state.is_world_process_zero else []
             self.weight = AccumulationWeight(model)
             self.handles = [r.attach(model, log=log, processes=Processes()) for r in _ordered(regularisers)]
             self.weight.handles = self.handles
@@ -69,14 +75,24 @@ def trainer_callback(*regularisers: Any, log: Sink | None = None) -> Any:
                 accumulation = args.gradient_accumulation_steps
                 self.weight.micro_batches = micro_batches(batches, accumulation, state.global_step)
 
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            """Say so when something had nothing to act on."""
+            for handle in self.handles:
+                if handle.saw_nothing():
+                    self.idle.say(
+                        handle, "the model returned no .loss (a loss that is computed outside of the model does not"
+                        " get the penalty), or ran no attention"
+                    )  # fmt: skip
+
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
             """Add the figures of the last step to a log of training."""
-            if logs is not None and "loss" in logs:
-                for handle in self.handles:
-                    if handle.step >= 0:
-                        figures = {f"geoattn/{name}": value for name, value in handle.figures().items()}
-                        logs.update(figures)
-                        state.log_history[-1].update(figures)  # a copy was made before this callback is called
+            if logs is None or "loss" not in logs:
+                return
+            figures = _named(self.handles)
+            logs.update(figures)
+            state.log_history[-1].update(figures)  # a copy was made before this callback is called
+            for sink in self.sinks if figures else []:
+                sink(state.global_step, figures)
 
         def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             """Leave the model as it was."""
@@ -92,10 +108,13 @@ def trainer_callback(*regularisers: Any, log: Sink | None = None) -> Any:
     return RegulariserCallback()
 
 
-def lightning_callback(*regularisers: Any) -> Any:
-    """A callback for Lightning: adds the penalty to what ``training_step`` returns, and logs the figures.
+def lightning_callback(*regularisers: Any, micro_batches: Any = 1) -> Any:
+    """A callback for Lightning: adds the penalty to the loss of each training step, and logs the figures.
 
-    ``training_step`` must return the loss, or a dictionary with one under ``loss`` (automatic optimisation).
+    With automatic optimisation the penalty joins what ``training_step`` returns: the loss, or a dictionary with one
+    under ``loss``. With manual optimisation it joins the loss that ``self.manual_backward`` is given. A loop of that
+    kind that accumulates gradients divides its loss by the number of micro-batches; give that number here, and the
+    penalty is divided by it too. The parts of the module that a step runs do not matter.
 
     ``lightning.Trainer(callbacks=[lightning_callback(VarianceRegulariser("increase"))])``
 
@@ -112,47 +131,99 @@ def lightning_callback(*regularisers: Any) -> Any:
         raise GeoattnError("Lightning is not installed: pip install lightning") from None
 
     _check(regularisers)
+    share = 1 / read_count("micro_batches", micro_batches, least=1)
 
     class RegulariserCallback(Callback):
-        """Wraps training_step while a fit runs."""
+        """Wraps training_step and manual_backward while a fit runs."""
 
         def __init__(self) -> None:
             super().__init__()
             self.handles: list[Any] = []
+            self.active: list[Any] = []  # handles that had something to act on in this step
+            self.idle = _Idle()
 
         def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-            """Attach, and put the penalty into training_step."""
-            if not pl_module.automatic_optimization:
-                raise GeoattnError("with manual optimisation attach the regulariser and add handle.penalty() yourself.")
+            """Attach, and put the penalty into the loss."""
+            if pl_module.automatic_optimization and share != 1:
+                raise GeoattnError(
+                    "micro_batches is for manual optimisation; with automatic optimisation Lightning divides the loss"
+                    " itself: set accumulate_grad_batches of its Trainer."
+                )
             self.handles = handles = [r.attach(pl_module, processes=Processes()) for r in _ordered(regularisers)]
-            step = pl_module.training_step
+            step, backward = pl_module.training_step, pl_module.manual_backward
 
             def training_step(*args: Any, **kwargs: Any) -> Any:
                 for handle in handles:
                     handle.restart()
                     handle.step = trainer.global_step - 1
+                self.active = []
                 output = step(*args, **kwargs)
                 for handle in handles:
                     handle.step = trainer.global_step  # whether training_step called the module itself or a part of it
-                task = output.get("loss") if isinstance(output, dict) else output
-                return _added(output, [handle.penalty(task) for handle in handles])
+                if output is not None and pl_module.automatic_optimization:
+                    output = self._added(output)
+                for handle in handles:
+                    if handle not in self.active and handle.saw_nothing():
+                        self.idle.say(handle, "training_step ran no attention, or took no backward pass")
+                return output
+
+            def manual_backward(loss: Any, *args: Any, **kwargs: Any) -> Any:
+                return backward(loss + share * self._penalty(loss / share), *args, **kwargs)
 
             pl_module.training_step = training_step
+            if not pl_module.automatic_optimization:
+                pl_module.manual_backward = manual_backward
 
         def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
             """Log the figures of the step."""
-            for handle in self.handles:
-                pl_module.log_dict({f"geoattn/{name}": value for name, value in handle.figures().items()})
+            pl_module.log_dict(_named(self.handles))
 
         def teardown(self, trainer: Any, pl_module: Any, stage: Any = None) -> None:
             """Leave the module as it was, whatever happened."""
             for handle in self.handles:
                 handle.remove()
-            if self.handles:
-                del pl_module.training_step
-            self.handles = []
+            for name in ("training_step", "manual_backward") if self.handles else ():
+                vars(pl_module).pop(name, None)
+            self.handles, self.active = [], []
+
+        def _penalty(self, task: Tensor) -> Tensor:
+            """The sum of the penalties of what ran since the last one; a model may have some in its loss already."""
+            total = task.new_zeros(())
+            for handle in self.handles:
+                if handle.is_pending():
+                    total = total + handle.penalty(task).to(task.device, task.dtype)
+                    self.active.append(handle)
+            return total
+
+        def _added(self, output: Any) -> Any:
+            loss = output.get("loss") if isinstance(output, dict) else output
+            if not isinstance(loss, Tensor):
+                raise GeoattnError("training_step must return the loss, or a dictionary with one under 'loss'.")
+            loss = loss + self._penalty(loss)
+            return {**output, "loss": loss} if isinstance(output, dict) else loss
 
     return RegulariserCallback()
+
+
+class _Idle:
+    """Says once for each attachment that it had nothing to act on in a step."""
+
+    def __init__(self) -> None:
+        self._said: set[int] = set()
+
+    def say(self, handle: Any, reason: str) -> None:
+        if id(handle) not in self._said:
+            self._said.add(id(handle))
+            what = type(getattr(handle, "regulariser", None) or getattr(handle, "intervention", handle)).__name__
+            warnings.warn(
+                f"{what} did nothing in step {max(handle.step, 0)} of {type(handle.model).__name__}: {reason}.",
+                GeoattnWarning, stacklevel=4,
+            )  # fmt: skip
+
+
+def _named(handles: list[Any]) -> dict[str, float]:
+    """Figures as they appear in a log."""
+    return {f"geoattn/{name}": value for handle in handles for name, value in handle.last_figures().items()}
 
 
 def _check(regularisers: Any) -> None:
@@ -163,14 +234,3 @@ def _check(regularisers: Any) -> None:
 def _ordered(regularisers: Any) -> list[Any]:
     """Those that change attention last."""
     return sorted(regularisers, key=lambda r: r.changes_attention)
-
-
-def _added(output: Any, penalties: list[Tensor]) -> Any:
-    if output is None:  # Lightning skips this step
-        return None
-    loss = output.get("loss") if isinstance(output, dict) else output
-    if not isinstance(loss, Tensor):
-        raise GeoattnError("training_step must return the loss, or a dictionary with one under 'loss'.")
-    for penalty in penalties:
-        loss = loss + penalty.to(loss.device, loss.dtype)
-    return {**output, "loss": loss} if isinstance(output, dict) else loss

@@ -71,9 +71,9 @@ class Attachment(ABC):
 class Handle(ABC):
     """An attachment at work on a model.
 
-    ``step`` is the number of the last forward pass with gradients, from 0. ``weight`` multiplies the penalty in the
-    model's own loss; it is below 1 for one of several micro-batches. A handle is a context manager that removes it at
-    the end.
+    ``step`` is the number of the last step, from 0: the forward passes in training mode and with gradients until the
+    penalty is read. ``weight`` multiplies the penalty in the model's own loss; it is below 1 for one of several
+    micro-batches. A handle is a context manager that removes it at the end.
 
     Examples
     --------
@@ -97,8 +97,20 @@ class Handle(ABC):
     def figures(self) -> dict[str, float]:
         """Plain numbers of the last forward pass, by name."""
 
+    def last_figures(self) -> dict[str, float]:
+        """Figures of the last step that has any, for a logger that asks at any time; empty when there was none."""
+        return self.figures()
+
+    def saw_nothing(self) -> bool:
+        """Whether the step so far had no attention that the attachment could act on."""
+        return False
+
+    def is_pending(self) -> bool:
+        """Whether forward passes have run whose penalty nobody has asked for."""
+        return False
+
     def penalty(self, task: Tensor | None = None) -> Float[Tensor, ""]:
-        """What the last forward pass adds to a loss of your own. Zero, unless the attachment is a regulariser.
+        """What the last step adds to a loss of your own. Zero, unless the attachment is a regulariser.
 
         ``task`` is the loss that it will be added to; only a regulariser with ``strength=`` needs it.
         """
@@ -138,30 +150,40 @@ class CapturingHandle(Handle):
     def __init__(self, model: nn.Module, layers: Layers, log: Sink | None, processes: Processes | None) -> None:
         super().__init__(model, log)
         self.processes = processes
-        self._asked = False
+        self._asked = self._open = self._lost = self._backward = self._cut = False
         self._capture = Capture(model, layers, on_begin=self._begin)
         self._record = self._capture.__enter__()
         # This hook runs after those of the capture, when the function mode is inactive.
         self._hook = model.register_forward_hook(self._after)
 
     def _begin(self, module: nn.Module) -> None:
-        """A forward pass begins. Passes with gradients are steps.
+        """A forward pass begins. In training mode and with gradients it belongs to a step.
 
-        Where parts of the model are called by themselves, all that runs until the penalty is read is one step.
+        All passes until the penalty is read are one step, whether the model ran or parts of it. A backward pass, or a
+        pass of the model that an error cut short, ends the step too.
         """
-        training = torch.is_grad_enabled()
-        if module is self.model or self._asked or not training or self.step < 0:
+        training = torch.is_grad_enabled() and self.model.training
+        whole = module is self.model
+        if not (training and self._open) or self._asked or self._backward or (whole and self._cut):
+            lost = self._open and not training and not (self._asked or self._backward)
             self.restart()
             self.step += training
+            self._open, self._lost = training, lost
+        self._cut = whole
 
     @no_type_check
     def _after(self, _model, _args, output):
+        self._cut = False
         return output
 
+    def is_pending(self) -> bool:
+        """Whether forward passes have run whose penalty nobody has asked for."""
+        return not self._asked and bool(self._record)
+
     def restart(self) -> None:
-        """Forget the last forward pass."""
+        """Forget the last step."""
         self._record.clear()
-        self._asked = False
+        self._asked = self._open = self._lost = self._backward = self._cut = False
 
     def _detach(self) -> None:
         self._hook.remove()

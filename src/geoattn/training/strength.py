@@ -84,9 +84,12 @@ class Calibration:
 
     def weigh(
         self, penalty: Penalty, task: Tensor | None, model: nn.Module, names: Iterable[str] | None,
-        processes: Processes | None, step: int,
+        processes: Processes | None, step: int, weight: float = 1.0,
     ) -> Penalty:  # fmt: skip
-        """The penalty times gamma; ``names`` are the attention modules, at a step that takes part in an estimate."""
+        """The penalty times gamma; ``names`` are the attention modules, at a step that takes part in an estimate.
+
+        ``weight`` multiplies the penalty afterwards: that of one of several micro-batches, whose task has it already.
+        """
         if names is not None and penalty.value.requires_grad:
             if task is None:
                 raise GeoattnError(
@@ -95,7 +98,7 @@ class Calibration:
                 )
             parameters = attention_parameters(model, names)
             mine, theirs = (_gradient(loss, parameters, processes) for loss in (penalty.value, task))
-            self._take(mine, theirs, step)
+            self._take(weight * mine, theirs, step)
         figures = {**penalty.figures, "gamma": self.gamma, "gamma_capped": float(self.capped)}
         return replace(penalty, value=self.gamma * penalty.value, figures=figures)
 

@@ -36,7 +36,8 @@ def streamed_variance(
 
     which needs one row at a time. The gradient, :math:`\partial\sigma^2/\partial s_{ij} = \frac2N A_{ij} (\delta_{ij}
     - \sum_k \delta_{ik}^2)` with :math:`\delta_{ij} = A_{ij} - 1/N_i`, is taken in the same pass and kept as two
-    tensors of the size of q and k. Forward and backward pass together are three products of the size of q k^T.
+    tensors of the size of q and k. Forward and backward pass together are three products of the size of q k^T,
+    about half of that under a causal mask.
 
     The computation is in the dtype of the inputs, float32 for 16-bit ones. In float32 the value has a relative error
     of about 1e-6, and the gradient one of about 1e-6 max(1, s) of its largest entry, for logits of size s. For nearly
@@ -104,30 +105,38 @@ class _Streamed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Any, key: Any, scale: float, mask: Mask, rows: Any, keys: Any):
         (b, h, n, d), g, m, dtype = query.shape, key.shape[1], key.shape[2], result_dtype(query.dtype)
-        group, grads = h // g, any(ctx.needs_input_grad[:2])
-        q, k = query.to(dtype), key.to(dtype)
+        device, group, grads = query.device, h // g, any(ctx.needs_input_grad[:2])
+        k = torch.mul(key.to(dtype), scale, out=torch.empty(key.shape, dtype=dtype, device=device))
         if m > 1 and keys is None:
-            k = k - k.mean(2, keepdim=True)  # a common part of all keys changes no weight
+            k -= k.mean(2, keepdim=True)  # a common part of all keys changes no weight
         k = k.repeat_interleave(group, 1) if group > 1 else k
-        entries = _Entries(mask, rows, keys, n, m, query.device)
-        squares = torch.zeros(b, h, dtype=torch.float64 if query.device.type != "mps" else dtype, device=query.device)
-        to_query = torch.empty(b, h, n, d, dtype=dtype, device=query.device) if grads else None
-        to_key = torch.zeros(b, h, m, d, dtype=dtype, device=query.device) if grads else None
+        entries = _Entries(mask, rows, keys, n, m, dtype, device)
+        squares = torch.zeros(b, h, dtype=torch.float64 if device.type != "mps" else dtype, device=device)
+        to_query = torch.empty(b, h, n, d, dtype=dtype, device=device) if grads else None
+        to_key = torch.zeros(b, h, m, d, dtype=dtype, device=device) if grads else None
+        first = second = torch.empty(0, dtype=dtype, device=device)
         for sample, block in _blocks(b, h, n, m):
-            qs, ks = q[sample, :, block], k[sample]
-            logits = (qs @ ks.mT).mul_(scale)
-            weights, deviation = entries.softmax(logits, sample, block)
+            seen = entries.columns(block) if len(range(n)[block]) < n else m
+            qs, ks = query[sample, :, block].to(dtype).flatten(0, 1), k[sample, :, :seen].flatten(0, 1)
+            size = qs.shape[0] * qs.shape[1] * seen
+            if len(first) < size:
+                first, second = (torch.empty(size, dtype=dtype, device=device) for _ in range(2))
+            logits = torch.bmm(qs, ks.mT, out=first[:size].view(len(qs), -1, seen))
+            weights, deviation = entries.softmax(
+                logits.unflatten(0, (-1, h)), sample, block, second[:size].view(-1, h, qs.shape[1], seen)
+            )
             row = torch.linalg.vecdot(deviation, deviation).unsqueeze(-1)
             squares[sample] += row.sum((-2, -1), dtype=squares.dtype)
             if to_query is not None and to_key is not None:
-                slope = weights.mul_(deviation.sub_(row))
-                to_query[sample, :, block] = slope @ ks
-                to_key[sample] += slope.mT @ qs
+                slope = deviation.sub_(row).mul_(weights).flatten(0, 1)
+                # Views: a block has all rows of some samples, or some rows of one.
+                torch.bmm(slope, ks, out=to_query[sample, :, block].flatten(0, 1))
+                to_key[sample, :, :seen].flatten(0, 1).baddbmm_(slope.mT, qs)
         total = entries.total
         if to_query is not None and to_key is not None:
-            per_map = (2 * scale / total).nan_to_num(posinf=0.0).to(dtype)
+            per_map = (2 / total).nan_to_num(posinf=0.0).to(dtype)
             ctx.save_for_backward(to_query, to_key, per_map)
-            ctx.group, ctx.dtypes = group, (query.dtype, key.dtype)
+            ctx.group, ctx.dtypes, ctx.scale = group, (query.dtype, key.dtype), scale
         return ((squares + entries.between) / total).to(dtype)
 
     @staticmethod
@@ -138,7 +147,7 @@ class _Streamed(torch.autograd.Function):
             )
         to_query, to_key, per_map = ctx.saved_tensors
         factor = (upstream[0] * per_map)[..., None, None]
-        query, key = factor * to_query, factor * to_key
+        query, key = factor * to_query, (ctx.scale * factor) * to_key  # the keys were scaled, and the queries were not
         if ctx.group > 1:  # heads that share their keys
             key = key.unflatten(1, (-1, ctx.group)).sum(2)
         return query.to(ctx.dtypes[0]), key.to(ctx.dtypes[1]), None, None, None, None
@@ -147,9 +156,10 @@ class _Streamed(torch.autograd.Function):
 class _Entries:
     """Which entries of the maps count: ``total`` of each map, and the part of the variance ``between`` rows."""
 
-    def __init__(self, mask: Mask, rows: Any, keys: Any, n: int, m: int, device: Any) -> None:
-        self.mask, self.rows, self.keys, self.m, self.device = mask, rows, keys, m, device
+    def __init__(self, mask: Mask, rows: Any, keys: Any, n: int, m: int, dtype: Any, device: Any) -> None:
+        self.mask, self.rows, self.keys, self.m, self.dtype, self.device = mask, rows, keys, m, dtype, device
         self.all = rows is None and keys is None and mask == (None, None)
+        self._known: dict[tuple[Any, ...], tuple[Any, Any, Any]] = {}
         wide = torch.float32 if torch.device(device).type == "mps" else torch.float64
         if self.all:
             self.total, self.between = torch.tensor(float(n * m), dtype=wide, device=device), 0.0
@@ -159,23 +169,53 @@ class _Entries:
         mean = (count > 0).sum(-1).to(wide) / self.total  # rows sum to one
         self.between = (count * (1 / count.clamp_min(1) - mean[..., None]).square()).sum(-1)
 
-    def softmax(self, logits: Any, sample: slice, block: slice) -> tuple[Any, Any]:
-        """Weights of the entries, and their deviations from the mean of their row; 0 where there is no entry."""
+    def columns(self, block: slice) -> int:
+        """How many columns these rows may see: the later ones of a causal map are never computed."""
+        if self.mask.diagonal is None:
+            return self.m
+        return min(self.m, max(1, block.stop + self.mask.diagonal))
+
+    def softmax(self, logits: Any, sample: slice, block: slice, out: Any) -> tuple[Any, Any]:
+        """Weights of the entries, in ``out``, and their deviations from the mean of their row, in place of the logits.
+
+        Both are 0 where there is no entry.
+        """
         if self.all:
-            weights = torch.softmax(logits, -1)
-            return weights, weights - 1 / self.m
-        entries = self._allowed(sample, block)
+            return torch.softmax(logits, -1, out=out), torch.sub(out, 1 / self.m, out=logits)
+        hidden, mean, empty = self._tables(sample, block, logits.shape[-1])
         bias = self.mask.entries
         if bias is not None and bias.dtype != torch.bool:
-            logits += _part(bias, sample, block).to(logits.dtype)
-        count = entries.sum(-1, keepdim=True)
-        # Rows without entries get finite logits: 0 times infinity would be NaN.
-        weights = logits.masked_fill_(~entries & (count > 0), -torch.inf).softmax(-1).masked_fill_(~entries, 0.0)
-        deviation = (weights - 1 / count.clamp_min(1).to(weights.dtype)).masked_fill_(~entries, 0.0)
-        return weights, deviation
+            part = _part(bias, sample, block)
+            logits += (part[..., : logits.shape[-1]] if part.shape[-1] > 1 else part).to(logits.dtype)
+        torch.softmax(logits.add_(hidden), -1, out=out)
+        if empty is not None:
+            out.masked_fill_(empty, 0.0)
+        return out, torch.sub(out, mean, out=logits)
+
+    def _tables(self, sample: slice, block: slice, seen: int) -> tuple[Any, Any, Any]:
+        """What is added to the logits (0 or -inf), the mean of each row at its entries, and rows without entries.
+
+        Rows without entries keep their logits: 0 times infinity would be NaN.
+        """
+        depends = self.rows is not None or self.keys is not None
+        depends = depends or (self.mask.entries is not None and self.mask.entries.shape[0] > 1)
+        place = (sample.start if depends else None, sample.stop if depends else None, block.start, block.stop)
+        if place not in self._known:
+            entries = self._allowed(sample, block)[..., :seen]
+            count = entries.sum(-1, keepdim=True)
+            empty = count == 0
+            hidden = torch.zeros(entries.shape, dtype=self.dtype, device=self.device)
+            hidden.masked_fill_(~entries & ~empty, -torch.inf)
+            mean = entries / count.clamp_min(1).to(self.dtype)
+            self._known = {**({} if depends else self._known), place: (hidden, mean, empty if empty.any() else None)}
+        return self._known[place]
 
     def _allowed(self, sample: slice, block: slice) -> Any:
         return _allowed(self.mask, self.rows, self.keys, self.m, self.device, sample, block)
+
+
+def _allowed(self, sample: slice, block: slice) -> Any:
+    return _allowed(self.mask, self.rows, self.keys, self.m, self.device, sample, block)
 
 
 def _allowed(mask: Mask, rows: Any, keys: Any, m: int, device: Any, sample: slice, block: slice) -> Any:

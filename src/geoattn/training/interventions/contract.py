@@ -124,6 +124,10 @@ class InterventionHandle(Handle):
         """Forget the last forward pass."""
         self._calls = 0
 
+    def saw_nothing(self) -> bool:
+        """Whether no attention was changed since the step began."""
+        return self._calls == 0 and not self._compiled
+
     def figures(self) -> dict[str, float]:
         """The penalty, 0, and the number of attention calls that were changed in the last forward pass."""
         return {"penalty": 0.0, "calls": float(self._calls)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -13,8 +14,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch._C._autograd import _get_current_graph_task_keep_graph
+from torch.autograd.graph import register_multi_grad_hook
+from torch.utils._pytree import tree_leaves
 
-from geoattn._core.errors import GeoattnError
+from geoattn._core.errors import GeoattnError, GeoattnWarning
 from geoattn.attention.record import Record
 from geoattn.attention.selection import Layers
 from geoattn.attention.torch_compile import plain_python
@@ -85,9 +88,9 @@ class Regulariser(Attachment):
         """Compute the penalty of each forward pass of ``model`` from now on.
 
         A model that returns an object with a ``.loss`` (Hugging Face, when it is given labels) has the penalty added
-        to it whenever gradients are on. In a loop with a loss of its own write
+        to it in training mode, when gradients are on. In a loop with a loss of its own write
         ``loss = criterion(model(x), y) + handle.penalty()``. Never do both: `RegulariserHandle.penalty` refuses after
-        the first.
+        the first. In evaluation mode (``model.eval()``) the penalty is 0.
 
         Under DDP each process sees a part of the batch. Attach to the model inside, with ``processes=Processes()``:
         averages then go over the samples of all processes, as in one process with the whole batch. All processes must
@@ -110,29 +113,51 @@ class RegulariserHandle(CapturingHandle):
         self.regulariser = regulariser
         self.calibration = None if regulariser.strength is None else Calibration(regulariser.strength)
         self._penalty: Penalty | None = None
-        self._added = self._spent = False
+        self._added = self._spent = self._warned = False
         super().__init__(model, layers, log, processes)
 
     @no_type_check
     @plain_python
     def _after(self, _model, _args, output):
-        if torch.is_grad_enabled() and _has_loss(output):
-            output = _with_loss(
-                output, output.loss + self.weight * self._compute(output.loss).value.to(output.loss.dtype)
-            )
+        output = super()._after(_model, _args, output)
+        if not torch.is_grad_enabled():
+            return output
+        if not _has_loss(output):
+            self._notice_backward(output)
+        elif self.model.training:
+            value = self.weight * self._compute(output.loss).value
+            output = _with_loss(output, output.loss + value.to(output.loss.dtype))
             self._added = True
+        else:
+            self._warn_of_evaluation()
         return output
 
+    @no_type_check
+    def _notice_backward(self, output) -> None:
+        """End the step when a backward pass frees the graph of this forward pass."""
+        if torch.compiler.is_compiling() or not self._open:
+            return
+        tensors = [leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor) and leaf.requires_grad]
+        if tensors:
+            register_multi_grad_hook(tensors, partial(_end_step, weakref.ref(self)), mode="any")
+
     def penalty(self, task: Tensor | None = None) -> Float[Tensor, ""]:
-        """The penalty of the last forward pass, to be added to a loss of your own.
+        """The penalty of this step, to be added to a loss of your own: of all forward passes since the last one.
 
         A second call returns the same tensor. ``task`` is the loss that it will be added to. A regulariser with
-        ``strength=`` needs it, the others ignore it.
+        ``strength=`` needs it, the others ignore it. In evaluation mode (``model.eval()``) the penalty is 0.
 
         After a backward pass through it that does not retain the graph, only its value is left.
         """
         self._require_attached()
         self._require_step()
+        if not self.model.training:
+            self._warn_of_evaluation()
+        elif self._lost and torch.is_grad_enabled():
+            raise GeoattnError(
+                "a forward pass without gradients, or in evaluation mode, has replaced that of the training step; call"
+                " handle.penalty() before it."
+            )
         if self._added:
             raise GeoattnError(
                 "the model returns a loss, and the penalty is in it already; use that loss as it is, or call the"
@@ -141,14 +166,22 @@ class RegulariserHandle(CapturingHandle):
         value = self._compute(task).value
         return _Spent.apply(value.detach().requires_grad_()) if self._spent else value
 
+    def last_figures(self) -> dict[str, float]:
+        """Figures of the step, when its penalty was asked for; else empty."""
+        return {} if self.saw_nothing() else self.figures()
+
+    def saw_nothing(self) -> bool:
+        """Whether the step so far has no penalty."""
+        return self._penalty is None
+
     def figures(self) -> dict[str, float]:
-        """Penalty and statistics of the last forward pass, per layer, as plain numbers."""
+        """Penalty and statistics of the last step, per layer, as plain numbers; in evaluation mode the penalty is 0."""
         penalty = self._compute()
         values = {"penalty": penalty.value, **penalty.figures}
         return {name: float(v.detach() if isinstance(v, Tensor) else v) for name, v in values.items()}
 
     def restart(self) -> None:
-        """Forget the last forward pass."""
+        """Forget the last step."""
         super().restart()
         self._penalty, self._added, self._spent = None, False, False
 
@@ -173,16 +206,30 @@ class RegulariserHandle(CapturingHandle):
         if self.step < 0 and not self._record:
             raise GeoattnError("no forward pass since the regulariser was attached; run the model first.")
 
+    def _warn_of_evaluation(self) -> None:
+        """Say once that a model that has not trained yet is in evaluation mode: it may have been forgotten there."""
+        if self.step < 0 and not self._warned and torch.is_grad_enabled():
+            self._warned = True
+            warnings.warn(
+                f"{type(self.model).__name__} is in evaluation mode, where the penalty of"
+                f" {type(self.regulariser).__name__} is 0; call model.train() to train with it.",
+                GeoattnWarning, stacklevel=4,
+            )  # fmt: skip
+
     def _compute(self, task: Tensor | None = None) -> Penalty:
         self._asked = True
         if self._penalty is None:
-            due = self.calibration is not None and self.calibration.is_due(max(self.step, 0))
+            step, training = max(self.step, 0), self.model.training
+            due = training and self.calibration is not None and self.calibration.is_due(step)
             names = self._record.names if due else None
-            with sharing(self.processes):
-                penalty = self.regulariser.penalise(self._record, max(self.step, 0))
+            with sharing(self.processes), torch.set_grad_enabled(torch.is_grad_enabled() and training):
+                penalty = self.regulariser.penalise(self._record, step)
                 if self.calibration is not None:
-                    step = max(self.step, 0)
-                    penalty = self.calibration.weigh(penalty, task, self.model, names, self.processes, step)
+                    penalty = self.calibration.weigh(
+                        penalty, task, self.model, names, self.processes, step, self.weight
+                    )
+            if not training:
+                penalty = replace(penalty, value=torch.zeros_like(penalty.value))
             self._penalty = penalty
             self._record.clear()  # queries and keys are then freed during the backward pass
             if self._penalty.value.requires_grad and not torch.compiler.is_compiling():
@@ -195,6 +242,12 @@ class RegulariserHandle(CapturingHandle):
 def layer_name(name: str, visit: int, taken: Any) -> str:
     """Name of a call for a log: that of its module, with the number of the visit where layers are shared."""
     return name if name not in taken else f"{name}#{visit}"
+
+
+def _end_step(handle: weakref.ref[RegulariserHandle], _gradient: Any) -> None:
+    at_work = handle()
+    if at_work is not None and not _get_current_graph_task_keep_graph():
+        at_work._backward = True
 
 
 def _let_go(

@@ -102,19 +102,28 @@ class VarianceRegulariser(Regulariser):
         """Gamma times h of the variance, and the variance of each layer."""
         if self.a is None:
             self.a, self.floor = record_scale(record)
-        layers: dict[str, Any] = {}
+        visits: dict[str, list[Any]] = {}  # of a module: several forward passes of a step count as one batch
+        figures: dict[str, Any] = {}
         for call in record:
-            layers[layer_name(call.name, call.visit, layers)] = mean_over_samples(call_variance(call))
-        variance = _mean(list(layers.values()))
+            maps = call_variance(call)
+            visits.setdefault(call.name, []).append(maps)
+            name = f"variance/{call.name}"
+            figures[layer_name(name, call.visit, figures)] = mean_over_samples(maps.detach())
+        layers = [mean_over_samples(torch.cat([maps.reshape(-1) for maps in found])) for found in visits.values()]
+        weights = [len(found) for found in visits.values()]
+        variance = _mean(layers, weights)
         if bool(variance.isnan()):  # samples of nothing but padding have no maps
-            layers = {name: value for name, value in layers.items() if not bool(value.isnan())}
-            if not layers:
+            real = [k for k, value in enumerate(layers) if not bool(value.isnan())]
+            if not real:
                 raise GeoattnError("no attention map of this batch has an entry between real tokens; is all padding?")
-            variance = _mean(list(layers.values()))
-        figures = {"variance": variance, **{f"variance/{name}": value for name, value in layers.items()}}
-        return Penalty(self.gamma * self.h(variance), figures)
+            variance = _mean([layers[k] for k in real], [weights[k] for k in real])
+            figures = {name: value for name, value in figures.items() if not bool(value.isnan())}
+        return Penalty(self.gamma * self.h(variance), {"variance": variance, **figures})
 
 
-def _mean(layers: list[Any]) -> Any:
-    """The mean over layers, which may lie on several devices."""
-    return torch.stack([value.to(layers[0].device) for value in layers]).mean()
+def _mean(layers: list[Any], weights: list[int]) -> Any:
+    """The mean over layers, which may lie on several devices; a module counts as often as it ran."""
+    values = torch.stack([value.to(layers[0].device) for value in layers])
+    if len(set(weights)) == 1:
+        return values.mean()
+    return (values * values.new_tensor(weights)).sum() / sum(weights)
