@@ -24,6 +24,7 @@ def solve(
     per_length: bool,
     floor: float,
     idle: float,
+    tolerance: float,
     threads: int,
     progress: Callable[[int], Any] | None = None,
 ) -> None: ...
