@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +10,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from geoattn.attention import CaptureWarning, Record, capture
+
 B, H, N, D = 3, 4, 6, 5
 WIDTH = H * D
+
+
+def record_of(model: nn.Module, *args: Any, inputs: bool = False) -> tuple[Record, list[str]]:
+    """What one forward pass leaves, and the warnings of the capture."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with torch.no_grad(), capture(model, inputs=inputs) as record:
+            model(*args)
+    return record, [str(w.message) for w in caught if issubclass(w.category, CaptureWarning)]
 
 
 class Own(nn.Module):

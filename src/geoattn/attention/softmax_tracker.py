@@ -152,7 +152,7 @@ class SoftmaxTracker:
                 softmax.use = softmax.use or "deformable"
         if given:
             self._derive(func, args, kwargs, out, given, before)
-        if self.scores and factors is None:
+        if self.scores and (factors is None or not is_of_batches(factors)):  # heads may be mixed before the softmax
             self._follow_scores(func, args, kwargs, out, depth)
         return out, None
 
