@@ -214,10 +214,6 @@ class _Entries:
         return _allowed(self.mask, self.rows, self.keys, self.m, self.device, sample, block)
 
 
-def _allowed(self, sample: slice, block: slice) -> Any:
-    return _allowed(self.mask, self.rows, self.keys, self.m, self.device, sample, block)
-
-
 def _allowed(mask: Mask, rows: Any, keys: Any, m: int, device: Any, sample: slice, block: slice) -> Any:
     """The entries among these rows: where the mask allows them, between real tokens; (b or 1, h or 1, rows, m)."""
     number = torch.arange(block.start, block.stop, device=device)[:, None]
