@@ -76,7 +76,8 @@ def fit(module: Any, accumulation: int, callback: Any, **more: Any) -> Any:
         enable_model_summary=False, callbacks=[callback], **{"logger": False, **more},
         accumulate_grad_batches=accumulation if module.automatic_optimization else 1,
     )  # fmt: skip
-    trainer.fit(module, torch.utils.data.DataLoader(list(IMAGES), batch_size=8 // accumulation))
+    images: Any = list(IMAGES)
+    trainer.fit(module, torch.utils.data.DataLoader(images, batch_size=8 // accumulation))
     return trainer
 
 

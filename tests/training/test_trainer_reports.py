@@ -105,9 +105,9 @@ def test_the_strength_does_not_depend_on_the_accumulation(tmp_path: Path) -> Non
             gradient_accumulation_steps=accumulation, report_to=[], disable_tqdm=True, use_cpu=True,
             save_strategy="no", dataloader_pin_memory=False,
         )  # fmt: skip
-        one = rows("causal", [9] * 8)[0]  # equal rows: all micro-batches have the same gradients
+        data: Any = 8 * rows("causal", [9] * 8)[:1]  # equal rows: all micro-batches have the same gradients
         callback = trainer_callback(VarianceRegulariser("decrease", a=50.0, strength=0.1))
-        trainer = tf.Trainer(causal(), arguments, train_dataset=[one] * 8, callbacks=[callback])
+        trainer = tf.Trainer(causal(), arguments, train_dataset=data, callbacks=[callback])
         trainer.train()
         found.append(history(trainer, "geoattn/gamma")[1])
     assert found == pytest.approx([found[0]] * 3, rel=1e-3)

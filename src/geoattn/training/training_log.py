@@ -6,7 +6,7 @@ import json
 import math
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from geoattn._core.errors import GeoattnError
 from geoattn._core.files import write_atomically
@@ -100,7 +100,13 @@ class WandB:
     True
     """
 
-    def __init__(self, project: str, *, folder: str | os.PathLike[str] | None = None, mode: str = "offline") -> None:
+    def __init__(
+        self,
+        project: str,
+        *,
+        folder: str | os.PathLike[str] | None = None,
+        mode: Literal["online", "offline", "disabled", "shared"] = "offline",
+    ) -> None:
         try:
             import wandb  # pyright: ignore[reportMissingImports]
         except ImportError:
