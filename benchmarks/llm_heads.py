@@ -45,7 +45,7 @@ def _length(model: torch.nn.Module, ids: torch.Tensor) -> dict:
     exact_seconds = near_seconds = 0.0
     outside = values = bounded = 0
     for call in record:
-        maps = call.attention()[0].double().numpy()
+        maps = call.attention()[0].numpy()
         start = time.perf_counter()
         exact = ga.ollivier_ricci(maps, edges=EDGES)
         middle = time.perf_counter()
@@ -70,7 +70,7 @@ def _long_heads(model: torch.nn.Module, ids: torch.Tensor) -> list[dict]:
         model(input_ids=ids)
     calls = {int(call.name.split("layers.")[1].split(".")[0]): call for call in record}
     for name, (layer, head) in LONG_HEADS.items():
-        attention = calls[layer].attention(head=head)[0, 0].double().numpy()
+        attention = calls[layer].attention(head=head)[0, 0].numpy()
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         start = time.perf_counter()
         result = ga.ollivier_ricci(attention, edges=EDGES)
