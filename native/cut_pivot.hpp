@@ -53,14 +53,16 @@ template <int V, bool PART>
     Found best;
     // Where nearly all ways lead over one node, many links of a part are tight. No slack is below zero: the first tight one will do.
     const double tight = PART && !this->restless_ ? this->tie(net_) : -INF;
-    if (limit < Network::ROUGH_NONE && (PART || count_of(columns) <= MANY))
-        each_of(columns, [&](int c) {
-            if (best.slack <= tight) return;
-            each_of(at_most<V>(extent_, rough_[!outward] + std::size_t(c) * extent_.stride(), own, other[c], side, limit), [&](int r) {
-                if (!(best.slack <= tight)) consider(best, outward, r, c);
-            });
+    // A column costs a row in 16 bits, a row of the other search costs one of lengths, four times as long.
+    if (!(limit < Network::ROUGH_NONE) || !(PART || count_of(columns) <= std::max(MANY, 4 * count))) return search_lengths(outward, side, count);
+    std::int64_t left = PART ? std::numeric_limits<std::int64_t>::max() : 64 + std::int64_t(count) * n_ / 16;  // so many edges, one by one
+    each_of(columns, [&](int c) {
+        if (best.slack <= tight || left < 0) return;
+        each_of(at_most<V>(extent_, rough_[!outward] + std::size_t(c) * extent_.stride(), own, other[c], side, limit), [&](int r) {
+            if (!(best.slack <= tight) && --left >= 0) consider(best, outward, r, c);
         });
-    return best.slack < INF ? best : search_lengths(outward, side, count);
+    });
+    return left >= 0 && best.slack < INF ? best : search_lengths(outward, side, count);
 }
 
 template <int V, bool PART>

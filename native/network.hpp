@@ -18,10 +18,10 @@ struct Network {
     std::vector<int> members;      // members[k]: one node of the graph in class k; of a part of a network, a class of the whole
     std::vector<double> merged;    // lengths between classes, where some hold several nodes
     Lengths lengths;               // of all edges
-    std::vector<std::uint16_t> via;  // via[u * n + v]: the class before v on a shortest way from u
-    std::vector<double> stored;      // distances; empty in very long maps, where they are summed along the way
-    int most_hops = 1;               // of all shortest ways
-    double reach = 0;                // the longest distance
+    Row<std::uint16_t> via;        // via[u * n + v]: the class before v on a shortest way from u
+    Row<double> stored;            // distances; empty in very long maps, where they are summed along the way
+    int most_hops = 1;             // of all shortest ways
+    double reach = 0;              // the longest distance
 
     // Rough copies: sixteen lengths are one vector. Potentials lie within 1.5 `reach` of zero, or the copies are not looked at,
     // so that no sum of a length and two of them overflows. What is no edge, or not across the cut, comes to more than
@@ -95,15 +95,16 @@ struct Network {
         return lengths(u, v);
     }
 
-    // Rows of short maps come in few sizes, each with code of its own; above FIXED classes they are as long as they must be. From one
-    // size to the next a pair takes at most a fifth longer.
+    // Rows of short maps come in few sizes, each with code of its own; above FIXED classes they are as long as they must be, and an
+    // odd number of vectors: columns of rows a power of two apart share a few lines of the cache. From one size to the next a pair
+    // takes at most a fifth longer.
     static constexpr int FIXED = 528;
     static int vectors_of(int n) {
         if (n <= 257) return n <= 32 ? 2 : n <= 65 ? 5 : n <= 129 ? 9 : n <= 208 ? 13 : 17;
-        return n <= 336 ? 21 : n <= FIXED ? (n + 47) / 64 * 4 + 1 : (n + 15) / 16;
+        return n <= 336 ? 21 : n <= FIXED ? (n + 47) / 64 * 4 + 1 : (n + 15) / 16 | 1;
     }
 
-    static constexpr int STORED = 4096;  // classes: above, n^2 doubles are too much memory
+    static constexpr int STORED = 16384;  // classes: above, n^2 doubles are too much memory
 
     void prepare(Crew& crew, const Stop& stop) {
         find_ways(crew, stop);
@@ -153,7 +154,7 @@ struct Network {
     }
 
     bool find_row_ways(Crew& crew, const Stop& stop) {
-        std::vector<std::uint16_t> between(std::size_t(n) * n);
+        Row<std::uint16_t> between(std::size_t(n) * n);
         RowPaths paths(lengths, stored.data(), between.data(), crew, stop);
         if (!paths.find() || stop.asked()) return false;
         paths.write_ways(via.data());

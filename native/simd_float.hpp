@@ -5,26 +5,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <new>
-#include <vector>
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
+#include "rows.hpp"
+
 namespace geoattn::GEOATTN_ISA {
 
 constexpr double INF = std::numeric_limits<double>::infinity();
-
-template <class T> struct AlignedAllocator {
-    using value_type = T;
-    static constexpr std::align_val_t ALIGNMENT{64};
-    AlignedAllocator() = default;
-    template <class U> AlignedAllocator(const AlignedAllocator<U>&) {}
-    T* allocate(std::size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), ALIGNMENT)); }
-    void deallocate(T* p, std::size_t) { ::operator delete(p, ALIGNMENT); }
-    template <class U> bool operator==(const AlignedAllocator<U>&) const { return true; }
-};
-template <class T> using Row = std::vector<T, AlignedAllocator<T>>;
 
 inline int padded(int n) { return (n + 7) / 8 * 8; }
 

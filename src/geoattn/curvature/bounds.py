@@ -236,7 +236,7 @@ def _solve_blocked(
 ) -> None:
     """Overwrite the bounds of blocked pairs by the exact value and its duality gap."""
     all_graphs, one = metric.graphs, slice(metric.place, metric.place + 1)
-    graph = Graphs(all_graphs.lengths[one], all_graphs.measures[one], all_graphs.weights[one], all_graphs.convention)
+    graph = Graphs(all_graphs.lengths[one], all_graphs.measures[one], all_graphs.attention[one], all_graphs.convention)
     which = np.flatnonzero(problem.blocked)
     chosen = np.ascontiguousarray(pairs[which])
     solved = solve_pairs(graph, chosen, np.array([0, len(chosen)], dtype=np.int64))

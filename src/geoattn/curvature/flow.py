@@ -171,7 +171,7 @@ def ricci_flow(
 
     def curvature(when: str) -> Float[np.ndarray, " e"]:
         measures = node_measures(rows, current[None], convention)
-        return _edge_curvature(Graphs(current[None], measures, start.weights, convention), when, threads)
+        return _edge_curvature(Graphs(current[None], measures, rows, convention), when, threads)
 
     kappa = curvature("before the flow")
     original = _matrix(pairs, kappa, len(current), np.nan)

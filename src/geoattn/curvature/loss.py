@@ -156,5 +156,5 @@ class _ExactCurvature(torch.autograd.Function):
             directed=graphs.convention.directed, per_length=graphs.convention.denominator == "length",
             idle=solved.idle, threads=threads,
         )  # fmt: skip
-        gradient = weights.pull_back(rows, pull_back(graphs, rows, to_lengths, to_measures))
+        gradient = weights.pull_back(rows, pull_back(graphs, to_lengths, to_measures))
         return torch.from_numpy(gradient).reshape(shape).to(upstream[0].device, dtype), *([None] * 5)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from geoattn import _native
 from geoattn._core.arguments import Count, Number, read_count, read_number
@@ -220,15 +220,24 @@ def choose_pairs(
     available = int(np.count_nonzero(chosen))
     if wanted is not None:
         chosen &= wanted[first : first + len(chosen)]
-    if sample is not None:
-        for g in range(len(chosen)):
-            places = np.flatnonzero(chosen[g])
-            if len(places) > sample:
-                keep = np.random.default_rng([seed, first + g]).choice(places, sample, replace=False)
-                chosen[g] = False
-                chosen[g].ravel()[keep] = True
-    places = np.flatnonzero(chosen)
+    if sample is None:
+        places = np.flatnonzero(chosen)
+    else:
+        drawn = [_draw(edges, sample, [seed, first + g]) + g * edges.size for g, edges in enumerate(chosen)]
+        places = np.concatenate(drawn)
     return places, *pairs_at(places, *chosen.shape[:2]), available
+
+
+def _draw(edges: Bool[np.ndarray, "n n"], sample: int, seed: list[int]) -> Int[np.ndarray, " e"]:
+    """Flat places of `sample` edges, ascending; all of them if there are no more. The others are never listed."""
+    ends = np.cumsum(np.count_nonzero(edges, axis=1))
+    if ends[-1] <= sample:
+        return np.flatnonzero(edges)
+    keep = np.sort(np.random.default_rng(seed).choice(int(ends[-1]), sample, replace=False))
+    rows = np.searchsorted(ends, keep, side="right")
+    counts = np.diff(ends, prepend=0)
+    columns = [np.flatnonzero(edges[r])[k - ends[r] + counts[r]] for r, k in zip(rows, keep, strict=True)]
+    return rows * edges.shape[1] + np.array(columns)
 
 
 def _estimate(weights: Weights, sample: int | None) -> int:

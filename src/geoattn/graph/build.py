@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from geoattn.graph.convention import Convention
-from geoattn.graph.lengths import edge_lengths, edge_weights, length_slope, weight_pull_back
+from geoattn.graph.lengths import edge_weights, graph_lengths, length_slope, weight_pull_back
 from geoattn.graph.measures import measure_pull_back, node_measures
 
 __all__ = ["Graphs", "build_graphs", "pull_back"]
@@ -19,7 +19,7 @@ class Graphs:
     """Metric graphs with a measure at each node: all that a solver needs to know.
 
     ``lengths`` (g, n, n) are infinite where there is no edge. Row x of ``measures`` (g, n, n) is the measure of node x.
-    ``weights`` (g, n, n) are those from which the lengths were made.
+    ``attention`` (g, n, n) is what the graphs were made from.
 
     Examples
     --------
@@ -32,8 +32,13 @@ class Graphs:
 
     lengths: Float[np.ndarray, "g n n"]
     measures: Float[np.ndarray, "g n n"]
-    weights: Float[np.ndarray, "g n n"]
+    attention: Float[np.ndarray, "g n n"]
     convention: Convention
+
+    @property
+    def weights(self) -> Float[np.ndarray, "g n n"]:
+        """The weight of each pair, 0 where there is no edge; made anew by each call."""
+        return edge_weights(self.attention, self.convention)
 
     @property
     def edges(self) -> Bool[np.ndarray, "g n n"]:
@@ -59,14 +64,12 @@ def build_graphs(attention: Float[np.ndarray, "g n n"], convention: Convention) 
     array([[[   inf, 0.6931],
             [0.6931,    inf]]])
     """
-    weights = edge_weights(attention, convention)
-    lengths = edge_lengths(weights, convention)
-    return Graphs(lengths, node_measures(attention, lengths, convention), weights, convention)
+    lengths = graph_lengths(attention, convention)
+    return Graphs(lengths, node_measures(attention, lengths, convention), attention, convention)
 
 
 def pull_back(
     graphs: Graphs,
-    attention: Float[np.ndarray, "g n n"],
     to_lengths: Float[np.ndarray, "g n n"],
     to_measures: Float[np.ndarray, "g n n"],
 ) -> Float[np.ndarray, "g n n"]:
@@ -75,5 +78,5 @@ def pull_back(
     to_rows, more = measure_pull_back(to_measures, graphs.lengths, convention)
     if more is not None:
         to_lengths = to_lengths + more
-    to_attention = weight_pull_back(to_lengths * length_slope(graphs.weights, convention), attention, convention)
+    to_attention = weight_pull_back(to_lengths * length_slope(graphs.weights, convention), graphs.attention, convention)
     return to_attention if to_rows is None else to_attention + to_rows

@@ -46,8 +46,6 @@ class Weights:
         if self.padded:
             valid = self.valid[start:stop]
             values = np.where(valid[:, :, None] & valid[:, None, :], values, 0.0)
-        else:
-            values = values.copy()  # in C order, and the caller's memory stays the caller's
         self._check(values, start)
         sums = values.sum(axis=-1, keepdims=True) if self.convention.measure == "markov" else None
         if sums is not None:
@@ -197,9 +195,11 @@ def _dtype_name(dtype: Any) -> str:
 
 
 def _to_float64(x: Any) -> np.ndarray:
+    """A copy in C order: the caller's memory stays the caller's."""
     if hasattr(x, "detach"):
-        return x.double().cpu().numpy()
-    return np.asarray(x, dtype=np.float64)
+        values = x.double().cpu().numpy()  # a copy already unless it was float64
+        return np.array(values, order="C") if _dtype_name(x.dtype) == "float64" else np.ascontiguousarray(values)
+    return np.array(x, dtype=np.float64, order="C")
 
 
 def _first(bad: np.ndarray, start: int, weights: Weights) -> str:

@@ -8,8 +8,9 @@ from jaxtyping import Float
 from geoattn._core.errors import GeoattnError
 from geoattn.graph.convention import Convention
 
-__all__ = ["edge_lengths", "edge_weights", "length_slope", "weight_pull_back"]
+__all__ = ["edge_lengths", "edge_weights", "graph_lengths", "length_slope", "weight_pull_back"]
 
+_BLOCK = 1 << 17  # entries that are in work at once: they fit into a cache
 
 _LONGEST = 1e260  # times 2^125 units of mass and some thousand edges it must stay finite
 
@@ -24,11 +25,20 @@ def _edge(at: tuple[int, ...]) -> str:
 
 def edge_weights(attention: Float[np.ndarray, "g n n"], convention: Convention) -> Float[np.ndarray, "g n n"]:
     """S: one weight per pair, 0 where there is no edge; the diagonal is dropped."""
-    a, t = attention, attention.swapaxes(-1, -2)
+    return _rows_of_weights(attention, convention, slice(None))
+
+
+def _rows_of_weights(
+    attention: Float[np.ndarray, "g n n"], convention: Convention, rows: slice
+) -> Float[np.ndarray, "g r n"]:
+    a, t = attention[:, rows], attention[:, :, rows].swapaxes(-1, -2)
     rule = convention.direction
     if rule == "mean":
-        half = a / 2  # before the sum, which can overflow
-        s = half + half.swapaxes(-1, -2)
+        with np.errstate(over="ignore"):
+            s = a + t
+        s *= 0.5
+        if s.max(initial=0.0) == np.inf:
+            s = a / 2 + t / 2
     elif rule == "max":
         s = np.maximum(a, t)
     elif rule == "min":
@@ -37,9 +47,25 @@ def edge_weights(attention: Float[np.ndarray, "g n n"], convention: Convention) 
         s = a * t
     else:
         s = a.copy()
-    node = np.arange(s.shape[-1])
-    s[:, node, node] = 0.0
+    node = np.arange(attention.shape[-1])[rows]
+    s[:, np.arange(len(node)), node] = 0.0
     return s
+
+
+def graph_lengths(attention: Float[np.ndarray, "g n n"], convention: Convention) -> Float[np.ndarray, "g n n"]:
+    """The lengths of all edges, some rows at a time: of a long map nothing else is held as a whole."""
+    graphs, n, _ = attention.shape
+    step = max(1, _BLOCK // max(graphs * n, 1))
+    if step >= n:
+        return edge_lengths(edge_weights(attention, convention), convention)
+    lengths = np.empty_like(attention)
+    try:
+        for start in range(0, n, step):
+            rows = slice(start, start + step)
+            lengths[:, rows] = edge_lengths(_rows_of_weights(attention, convention, rows), convention)
+    except GeoattnError:
+        return edge_lengths(edge_weights(attention, convention), convention)  # the same error, which names the edge
+    return lengths
 
 
 def weight_pull_back(

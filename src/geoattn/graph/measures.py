@@ -23,9 +23,12 @@ def node_measures(
     else:
         share, inverse_total = _neighbour_shares(lengths, convention)
         divided = inverse_total.all()  # each row by its positive sum: no need to look for tokens with no neighbour
+    alone = None if divided else share.sum(axis=-1) == 0
+    if share is attention and not alpha and not alone.any():
+        return attention  # the rows themselves: a long map is not held twice
     measures = (1 - alpha) * share
     node = np.arange(lengths.shape[-1])
-    measures[:, node, node] += alpha if divided else np.where(share.sum(axis=-1) == 0, 1.0, alpha)
+    measures[:, node, node] += alpha if alone is None else np.where(alone, 1.0, alpha)
     return measures
 
 

@@ -83,7 +83,7 @@ def smallest_curvature(
     lengths = np.array(metric, dtype=np.float64)
     np.fill_diagonal(lengths, np.inf)
     convention = Convention.of("markov")
-    graphs = Graphs(lengths[None], measures[None], np.isfinite(lengths)[None].astype(float), convention)
+    graphs = Graphs(lengths[None], measures[None], measures[None], convention)
     _, pairs, offsets = all_edges(graphs)
     solved = solve_pairs(graphs, pairs, offsets)
     if not (solved.status == Status.SOLVED).all():
@@ -207,7 +207,7 @@ def neighbourhood_bound(weights: Any, t: Any = 1) -> tuple[Inequality, Inequalit
 
 def _smallest_over_edges(lengths: np.ndarray, measures: np.ndarray) -> float:
     convention = Convention.of("hop")
-    graphs = Graphs(lengths[None], measures[None], np.isfinite(lengths)[None].astype(float), convention)
+    graphs = Graphs(lengths[None], measures[None], measures[None], convention)
     _, pairs, offsets = all_edges(graphs)
     if len(pairs) == 0:
         return float("nan")
