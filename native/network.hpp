@@ -104,7 +104,8 @@ struct Network {
         return n <= 336 ? 21 : n <= FIXED ? (n + 47) / 64 * 4 + 1 : (n + 15) / 16 | 1;
     }
 
-    static constexpr int STORED = 16384;  // classes: above, n^2 doubles are too much memory
+    // Classes. Above STORED distances are not found as n^2 doubles, above KEPT they are not kept beside what is made of them.
+    static constexpr int STORED = 16384, KEPT = 4096;
 
     void prepare(Crew& crew, const Stop& stop) {
         find_ways(crew, stop);
@@ -127,6 +128,7 @@ struct Network {
         halved = count * 8 >= std::int64_t(n) * n;
         if (few && n > 65) find_near(crew);
         std::vector<float>().swap(stored_float_);
+        if (n > KEPT) Row<double>().swap(stored);
     }
 
   private:

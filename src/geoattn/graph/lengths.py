@@ -85,7 +85,7 @@ def weight_pull_back(
     return both * np.where(a == t, 0.5, chosen)
 
 
-def edge_lengths(weights: Float[np.ndarray, "g n n"], convention: Convention) -> Float[np.ndarray, "g n n"]:
+def edge_lengths(weights: Float[np.ndarray, "g r n"], convention: Convention) -> Float[np.ndarray, "g r n"]:
     """Length of each edge, infinite where there is none."""
     edge = weights > 0
     kind = convention.length
