@@ -87,7 +87,7 @@ def solve_graphs(
 
 
 def _cut(graphs: Graphs, first: int, last: int) -> Graphs:
-    arrays = {name: getattr(graphs, name)[first:last] for name in ("lengths", "measures", "weights")}
+    arrays = {name: getattr(graphs, name)[first:last] for name in ("lengths", "measures", "attention")}
     return replace(graphs, **arrays)
 
 
