@@ -68,6 +68,7 @@ bench: $(INSTALLED) $(PEER_DEPS) ## the benchmarks, against the peers
 lint: $(DEPS) ## formatting, lint rules and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/clang-format --dry-run -Werror $(filter %.hpp %.cpp,$(NATIVE))
 	$(BIN)/pyright
 
 format: $(DEPS) ## let ruff and clang-format format and fix

@@ -62,8 +62,8 @@ template <class Work> void supervise(Job& job, const nb::object& progress, Work 
 }
 
 void fill(Job& job, const Array<const double, 3>& lengths, const Array<const double, 3>& measures,
-          const Array<const std::int32_t, 2>& pairs, const Array<const std::int64_t, 1>& offsets, bool directed,
-          bool per_length, double floor, double idle, int threads) {
+          const Array<const std::int32_t, 2>& pairs, const Array<const std::int64_t, 1>& offsets, bool directed, bool per_length,
+          double floor, double idle, int threads) {
     job.graphs = std::int64_t(lengths.shape(0));
     job.n = int(lengths.shape(1));
     job.lengths = lengths.data();
@@ -96,8 +96,8 @@ NB_MODULE(_native, m) {
         "solve",
         [](Array<const double, 3> lengths, Array<const double, 3> measures, Array<const std::int32_t, 2> pairs,
            Array<const std::int64_t, 1> offsets, Array<double, 1> w1, Array<double, 1> denominator, Array<double, 1> distance,
-           Array<double, 1> gap, Array<std::uint8_t, 1> status, OptionalTrees trees, OptionalPotentials potentials,
-           bool directed, bool per_length, double floor, double idle, double tolerance, int threads, nb::object progress) {
+           Array<double, 1> gap, Array<std::uint8_t, 1> status, OptionalTrees trees, OptionalPotentials potentials, bool directed,
+           bool per_length, double floor, double idle, double tolerance, int threads, nb::object progress) {
             Job job;
             fill(job, lengths, measures, pairs, offsets, directed, per_length, floor, idle, threads);
             job.tolerance = tolerance;
@@ -134,16 +134,15 @@ NB_MODULE(_native, m) {
         },
         "lengths"_a.noconvert(), "measures"_a.noconvert(), "pairs"_a.noconvert(), "offsets"_a.noconvert(), "w1"_a.noconvert(),
         "denominator"_a.noconvert(), "distance"_a.noconvert(), "status"_a.noconvert(), "trees"_a.noconvert(), "upstream"_a.noconvert(),
-        "to_lengths"_a.noconvert(), "to_measures"_a.noconvert(), nb::kw_only(), "directed"_a, "per_length"_a, "idle"_a,
-        "threads"_a, "Add the gradients of sum(upstream * kappa) to to_lengths and to_measures.");
+        "to_lengths"_a.noconvert(), "to_measures"_a.noconvert(), nb::kw_only(), "directed"_a, "per_length"_a, "idle"_a, "threads"_a,
+        "Add the gradients of sum(upstream * kappa) to to_lengths and to_measures.");
 
     m.def(
         "shortest_paths",
         [](Array<double, 2> distances, bool directed, int threads) {
             Job job;
-            supervise(job, nb::none(), [&] {
-                GEOATTN_CALL(shortest_paths)(distances.data(), int(distances.shape(0)), directed, threads, job.stop);
-            });
+            supervise(job, nb::none(),
+                      [&] { GEOATTN_CALL(shortest_paths)(distances.data(), int(distances.shape(0)), directed, threads, job.stop); });
         },
         "distances"_a.noconvert(), nb::kw_only(), "directed"_a, "threads"_a,
         "Turn lengths (infinite: no edge) into shortest-path distances, in place.");
@@ -151,15 +150,16 @@ NB_MODULE(_native, m) {
     m.def(
         "list_edges",
         [](Array<const double, 3> lengths, bool directed) {
-            geoattn::EdgeList list = geoattn::list_edges(lengths.data(), std::int64_t(lengths.shape(0)), std::int64_t(lengths.shape(1)), directed);
+            geoattn::EdgeList list =
+                geoattn::list_edges(lengths.data(), std::int64_t(lengths.shape(0)), std::int64_t(lengths.shape(1)), directed);
             return nb::make_tuple(as_array(std::move(list.places)), as_array(std::move(list.pairs), 2), as_array(std::move(list.offsets)));
         },
-        "lengths"_a.noconvert(), "directed"_a,
-        "Flat places, pairs and offsets by graph of all edges of finite length, each once.");
+        "lengths"_a.noconvert(), "directed"_a, "Flat places, pairs and offsets by graph of all edges of finite length, each once.");
 
     m.def(
         "lay_out",
-        [](const std::vector<Column>& columns, Array<const std::int64_t, 1> places, const std::vector<Map>& maps, bool directed, int no_edge) {
+        [](const std::vector<Column>& columns, Array<const std::int64_t, 1> places, const std::vector<Map>& maps, bool directed,
+           int no_edge) {
             const std::size_t edges = places.shape(0);
             std::vector<std::int64_t> mirror;
             if (!directed && !maps.empty()) mirror = geoattn::mirrored(places.data(), edges, std::int64_t(maps[0].shape(1)));
@@ -168,8 +168,8 @@ NB_MODULE(_native, m) {
                 const Map& map = maps.at(k);
                 const auto put = [&]<class T>(T nothing) {
                     if (map.dtype() != nb::dtype<T>() || column.shape(0) != edges) throw nb::type_error("a column does not fit its map");
-                    geoattn::lay_out(static_cast<const T*>(column.data()), places.data(), edges, mirror, nothing, static_cast<T*>(map.data()),
-                                     map.size());
+                    geoattn::lay_out(static_cast<const T*>(column.data()), places.data(), edges, mirror, nothing,
+                                     static_cast<T*>(map.data()), map.size());
                 };
                 if (column.dtype() == nb::dtype<double>()) put(std::numeric_limits<double>::quiet_NaN());
                 else put(std::uint8_t(no_edge));

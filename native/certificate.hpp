@@ -11,7 +11,8 @@ namespace geoattn::GEOATTN_ISA {
 // The worst violation on the edges that are not in the tree, at most 0. `rough_p`: p, then -p, in units of the rough copies, or
 // null where they do not fit. `in_tree[u]`: the nearly tight edges of the tree that leave u. `all`: the set of all nodes.
 template <int V>
-double violation(const Network& net, Extent<V>& extent, const double* p, const std::int16_t* rough_p, const int* in_tree, const std::uint64_t* all) {
+double violation(const Network& net, Extent<V>& extent, const double* p, const std::int16_t* rough_p, const int* in_tree,
+                 const std::uint64_t* all) {
     constexpr int MANY = 64, BLOCK = 8;
     double worst = 0;
     int at;

@@ -48,13 +48,15 @@ template <int V, bool PART> void CutSimplex<V, PART>::start(const StartTree<V, P
 
 // The least slack by the lengths themselves: among the edges that the first look leaves, or among all if it leaves none or many.
 template <int V, bool PART>
-[[gnu::noinline]] auto CutSimplex<V, PART>::settle(bool outward, const std::uint64_t* side, const Hits<V>& columns, int limit, int count) -> Found {
+[[gnu::noinline]] auto CutSimplex<V, PART>::settle(bool outward, const std::uint64_t* side, const Hits<V>& columns, int limit, int count)
+    -> Found {
     const std::int16_t *own = rough_p_.data() + outward * extent_.columns(), *other = rough_p_.data() + !outward * extent_.columns();
     Found best;
     // Where nearly all ways lead over one node, many links of a part are tight. No slack is below zero: the first tight one will do.
     const double tight = PART && !this->restless_ ? this->tie(net_) : -INF;
     // A column costs a row in 16 bits, a row of the other search costs one of lengths, four times as long.
-    if (!(limit < Network::ROUGH_NONE) || !(PART || count_of(columns) <= std::max(MANY, 4 * count))) return search_lengths(outward, side, count);
+    if (!(limit < Network::ROUGH_NONE) || !(PART || count_of(columns) <= std::max(MANY, 4 * count)))
+        return search_lengths(outward, side, count);
     std::int64_t left = PART ? std::numeric_limits<std::int64_t>::max() : 64 + std::int64_t(count) * n_ / 16;  // so many edges, one by one
     each_of(columns, [&](int c) {
         if (best.slack <= tight || left < 0) return;
@@ -92,7 +94,8 @@ template <int V, bool PART>
 }
 
 // The edge across a cut that becomes tight first; lists the nodes of the side.
-template <int V, bool PART> [[gnu::always_inline]] inline auto CutSimplex<V, PART>::find_edge(bool outward, const std::uint64_t* side, int& count) -> Found {
+template <int V, bool PART> [[gnu::always_inline]] inline auto CutSimplex<V, PART>::find_edge(bool outward, const std::uint64_t* side,
+                                                                                              int& count) -> Found {
     if (!in_range_) [[unlikely]] {
         count = 0;
         for (int v = 0; v < n_; ++v)
@@ -106,7 +109,8 @@ template <int V, bool PART> [[gnu::always_inline]] inline auto CutSimplex<V, PAR
     int row = list_[0];
     bool alone = limit < Network::ROUGH_NONE && count_of(columns) == 1;
     if (count > 1 && alone) {  // one in five cuts has one row
-        const Hits<V> rows = at_most<V>(extent_, rough_[!outward] + std::size_t(column) * extent_.stride(), own, other[column], side, limit);
+        const Hits<V> rows =
+            at_most<V>(extent_, rough_[!outward] + std::size_t(column) * extent_.stride(), own, other[column], side, limit);
         row = first_of(rows);
         alone = count_of(rows) == 1;
     }

@@ -21,10 +21,11 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
 
   public:
     explicit CutSimplex(const Network& network)
-        : net_(network), n_(network.n), last_(n_ - 1), extent_(n_, network.stride), words_(extent_.words()), keys_(int(std::bit_ceil(unsigned(n_)))),
-          urgency_(extent_.columns(), 0), edge_(last_), flow_(last_), side_of_(sets(last_)), slots_of_(sets(n_)), leaving_(sets(n_)), below_(sets(n_)),
-          tails_(sets(1)), scratch_(sets(6)), all_(extent_.side_words(), 0), weight_(n_), p_(padded(n_), 0.0), more_(padded(n_)),
-          rough_p_(2 * extent_.columns(), 32767), supply_(n_), gathered_(n_), far_(last_), count_(n_), list_(n_ + 1), order_(n_) {
+        : net_(network), n_(network.n), last_(n_ - 1), extent_(n_, network.stride), words_(extent_.words()),
+          keys_(int(std::bit_ceil(unsigned(n_)))), urgency_(extent_.columns(), 0), edge_(last_), flow_(last_), side_of_(sets(last_)),
+          slots_of_(sets(n_)), leaving_(sets(n_)), below_(sets(n_)), tails_(sets(1)), scratch_(sets(6)), all_(extent_.side_words(), 0),
+          weight_(n_), p_(padded(n_), 0.0), more_(padded(n_)), rough_p_(2 * extent_.columns(), 32767), supply_(n_), gathered_(n_),
+          far_(last_), count_(n_), list_(n_ + 1), order_(n_) {
         for (bool outward : {false, true}) rough_[outward] = net_.rough<PART>(outward);
         for (int size = 1; size < n_; ++size) weight_[size] = -float(cut_weight(size, n_));
         for (int v = 0; v < n_; ++v) flip(all_.data(), v);

@@ -8,7 +8,8 @@ namespace geoattn::GEOATTN_ISA {
 
 // The nodes of the tree's path from x to y, if it runs downhill all the way. `down` is scratch: memory of its own for each
 // pair would take longer than the path.
-inline bool tree_path(const std::int32_t* tree, const std::vector<int>& depth, int x, int y, std::vector<int>& way, std::vector<int>& down) {
+inline bool tree_path(const std::int32_t* tree, const std::vector<int>& depth, int x, int y, std::vector<int>& way,
+                      std::vector<int>& down) {
     way.assign(1, x);
     down.assign(1, y);
     while (way.back() != down.back()) {

@@ -62,12 +62,11 @@ struct Backward {
     double* measures = nullptr;        // (graphs, n, n), dL / dmeasure, zero on entry
 };
 
-#define GEOATTN_DECLARE(isa)                                                             \
-    namespace isa {                                                                      \
-    void solve(Job& job);                                                                \
-    void pull_back(const Backward& backward);                                            \
-    void shortest_paths(double* distances, int n, bool directed, int threads,            \
-                        const Stop& stop);                                  \
+#define GEOATTN_DECLARE(isa)                                                                     \
+    namespace isa {                                                                              \
+    void solve(Job& job);                                                                        \
+    void pull_back(const Backward& backward);                                                    \
+    void shortest_paths(double* distances, int n, bool directed, int threads, const Stop& stop); \
     }
 GEOATTN_DECLARE(baseline)
 GEOATTN_DECLARE(v3)

@@ -32,13 +32,9 @@ class Lengths {
     double factor(int u, int v) const { return 1.0 - unit_ * double(std::int32_t((mark_[u] * mark_[v]) >> 1)); }
 
     // min over v of the length u -> v plus more[v], and where it is
-    double least(int u, const double* more, int& at) const {
-        return least_sum(row(u), mark_.data(), mark_[u], unit_, more, n_, at);
-    }
+    double least(int u, const double* more, int& at) const { return least_sum(row(u), mark_.data(), mark_[u], unit_, more, n_, at); }
 
-    double least_given(int u, const double* more, int& at) const {
-        return least_sum(row(u), mark_.data(), mark_[u], 0.0, more, n_, at);
-    }
+    double least_given(int u, const double* more, int& at) const { return least_sum(row(u), mark_.data(), mark_[u], 0.0, more, n_, at); }
 
     // Ways from the source over u, which is `base` away: to[v] = min(to[v], base + length), and via[v] = u where that is new.
     // Returns the largest to[v] - nearest[v].

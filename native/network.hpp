@@ -62,7 +62,8 @@ struct Network {
         std::vector<std::pair<double, int>> order;  // of the nodes on such ways, by their distance from u
         for (int k = 0; k < n; ++k) {
             const double ahead = directed ? stored[std::size_t(k) * n + v] : stored[std::size_t(v) * n + k];
-            if (const double behind = stored[std::size_t(u) * n + k]; behind + ahead <= limit && k != u && k != v) order.emplace_back(behind, k);
+            if (const double behind = stored[std::size_t(u) * n + k]; behind + ahead <= limit && k != u && k != v)
+                order.emplace_back(behind, k);
         }
         std::sort(order.begin(), order.end());
         order.emplace_back(INF, v);

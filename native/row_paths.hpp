@@ -112,7 +112,8 @@ class RowPaths {
         short_[u].clear();
         for (int v = 0; v < n_; ++v)
             if (v != u && row[v] <= 0.5 * most)
-                if (const double length = lengths_(u, v); length <= 0.5 * most && length < INF && !(row[v] < length)) short_[u].push_back({length, v});
+                if (const double length = lengths_(u, v); length <= 0.5 * most && length < INF && !(row[v] < length))
+                    short_[u].push_back({length, v});
         std::sort(short_[u].begin(), short_[u].end());
     }
 
@@ -128,7 +129,8 @@ class RowPaths {
                 for (const Edge& edge : short_[u]) {
                     if (moved[edge.to] <= last && last >= 0) continue;
                     double* row = at(u) + from;
-                    if (!relax_row(row, between_ + std::size_t(u) * n_ + from, edge.length, at(edge.to) + from, edge.to, end - from)) continue;
+                    if (!relax_row(row, between_ + std::size_t(u) * n_ + from, edge.length, at(edge.to) + from, edge.to, end - from))
+                        continue;
                     moved[u] = time;
                     any = again = true;
                 }

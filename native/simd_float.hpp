@@ -33,8 +33,8 @@ inline float lowest(__m256 x) {
 // The search across a cut, in float: for all columns k, reach[k] = min over the given rows r of
 // (lengths(r, k) - own[r]) + sign * p[k], infinite for the columns in `side`; returns the smallest. Columns outside, rows
 // inside: no reduction per row, and half the memory traffic of double, which is what bounds it.
-inline float search_cut(const float* lengths, int stride, const int* rows, const float* own, int count, const float* p,
-                        float sign, const std::uint64_t* side, float* reach) {
+inline float search_cut(const float* lengths, int stride, const int* rows, const float* own, int count, const float* p, float sign,
+                        const std::uint64_t* side, float* reach) {
     const __m256 top = _mm256_set1_ps(std::numeric_limits<float>::infinity()), s = _mm256_set1_ps(sign);
     const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
     __m256 low = top;
@@ -210,8 +210,8 @@ inline bool relax_row(double* to, std::uint16_t* label, double base, const doubl
 
 #else
 
-inline float search_cut(const float* lengths, int stride, const int* rows, const float* own, int count, const float* p,
-                        float sign, const std::uint64_t* side, float* reach) {
+inline float search_cut(const float* lengths, int stride, const int* rows, const float* own, int count, const float* p, float sign,
+                        const std::uint64_t* side, float* reach) {
     const float top = std::numeric_limits<float>::infinity();
     float low = top;
     for (int k = 0; k < stride; ++k) reach[k] = top;

@@ -195,7 +195,8 @@ inline Hits<V> at_most(Extent<V>& extent, const std::int16_t* x, const std::int1
 
 // How many entries of the next `rows` rows x have (x + own) + other <= limit; `other` is one for each row.
 template <int V>
-inline int count_at_most(const Extent<V>& extent, const std::int16_t* x, int rows, const std::int16_t* own, const std::int16_t* other, int limit) {
+inline int count_at_most(const Extent<V>& extent, const std::int16_t* x, int rows, const std::int16_t* own, const std::int16_t* other,
+                         int limit) {
     const int vectors = extent.vectors();
     __m256i counts = _mm256_setzero_si256();
     for (int r = 0; r < rows; ++r, x += extent.stride()) {
@@ -295,7 +296,8 @@ inline Hits<V> at_most(Extent<V>& extent, const std::int16_t* x, const std::int1
 }
 
 template <int V>
-inline int count_at_most(const Extent<V>& extent, const std::int16_t* x, int rows, const std::int16_t* own, const std::int16_t* other, int limit) {
+inline int count_at_most(const Extent<V>& extent, const std::int16_t* x, int rows, const std::int16_t* own, const std::int16_t* other,
+                         int limit) {
     int count = 0;
     for (int r = 0; r < rows; ++r, x += extent.stride())
         for (int k = 0; k < extent.columns(); ++k) count += saturated(own[k] + x[k]) < std::int16_t(limit + 1 - other[r]);

@@ -36,9 +36,10 @@ template <class T> struct Columns<0, T> {
 template <int V, bool PART> class StartTree {
   public:
     explicit StartTree(const Network& net)
-        : net_(net), extent_(net.n, net.stride), waiting_((extent_.columns() + 63) / 64), rough_{Bound(extent_.columns()), Bound(extent_.columns())},
-          bound_{Row<double>(padded(net.n)), Row<double>(padded(net.n))}, gives_(extent_.columns()), placed_(extent_.columns()),
-          way_(extent_.columns()), sorted_(extent_.columns()), rank_(extent_.columns()), p_(extent_.columns()), tree_(extent_.columns()) {}
+        : net_(net), extent_(net.n, net.stride), waiting_((extent_.columns() + 63) / 64),
+          rough_{Bound(extent_.columns()), Bound(extent_.columns())}, bound_{Row<double>(padded(net.n)), Row<double>(padded(net.n))},
+          gives_(extent_.columns()), placed_(extent_.columns()), way_(extent_.columns()), sorted_(extent_.columns()),
+          rank_(extent_.columns()), p_(extent_.columns()), tree_(extent_.columns()) {}
 
     // The order of the nodes for these supplies. The nodes of a part come in order.
     void order(const std::int64_t* supply) {
@@ -138,7 +139,8 @@ template <int V, bool PART> class StartTree {
         if (!in_range_) return exact_bound(v, out);
         int least;
         // a length and a potential, each off by half a unit, on both sides of a comparison: two units
-        const Hits<V> hits = nearest<V>(extent_, net_.template between<PART>(out) + std::size_t(v) * extent_.stride(), &rough_[out].at[0], 2, least);
+        const Hits<V> hits =
+            nearest<V>(extent_, net_.template between<PART>(out) + std::size_t(v) * extent_.stride(), &rough_[out].at[0], 2, least);
         const int count = count_of(hits);
         if (least >= Network::ROUGH_NONE || count > MANY) [[unlikely]]
             return exact_bound(v, out);

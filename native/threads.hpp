@@ -16,8 +16,7 @@ namespace geoattn::GEOATTN_ISA {
 class Crew {
   public:
     explicit Crew(int threads, const Stop* stop = nullptr) : stop_(stop) {
-        for (int t = 1; t < threads; ++t)
-            others_.emplace_back([this] { serve(); });
+        for (int t = 1; t < threads; ++t) others_.emplace_back([this] { serve(); });
     }
     Crew(const Crew&) = delete;
     ~Crew() {
@@ -105,8 +104,6 @@ class Crew {
     }
 };
 
-inline void parallel_for(int threads, int count, const std::function<void(int)>& body) {
-    Crew(std::min(threads, count)).each(count, body);
-}
+inline void parallel_for(int threads, int count, const std::function<void(int)>& body) { Crew(std::min(threads, count)).each(count, body); }
 
 }  // namespace geoattn::GEOATTN_ISA

@@ -40,9 +40,9 @@ template <class Mass, class Real> class TreeSimplex : Simplex<TreeSimplex<Mass, 
 
   public:
     explicit TreeSimplex(const Network& network)
-        : net_(network), n_(network.n), stride_(padded(n_)), words_((n_ + 63) / 64), node_(n_),
-          subtree_(std::size_t(n_) * words_, 0), p_(stride_, Real(0)), coarse_p_(stride_, 0.0f), reach_(stride_), urgency_(stride_, 0.0),
-          weight_(n_ + 1, 0.0), order_(n_), count_(n_ + 2), side_(n_), columns_(n_), side_p_(n_), coarse_side_p_(n_), cut_(words_), side_set_(words_), rest_(words_) {
+        : net_(network), n_(network.n), stride_(padded(n_)), words_((n_ + 63) / 64), node_(n_), subtree_(std::size_t(n_) * words_, 0),
+          p_(stride_, Real(0)), coarse_p_(stride_, 0.0f), reach_(stride_), urgency_(stride_, 0.0), weight_(n_ + 1, 0.0), order_(n_),
+          count_(n_ + 2), side_(n_), columns_(n_), side_p_(n_), coarse_side_p_(n_), cut_(words_), side_set_(words_), rest_(words_) {
         for (int size = 1; size < n_; ++size) weight_[size] = cut_weight(size, n_);
         // In a directed graph only the tree bounds the potentials.
         const double span = net_.directed ? net_.reach * n_ : net_.reach;
@@ -83,7 +83,8 @@ template <class Mass, class Real> class TreeSimplex : Simplex<TreeSimplex<Mass, 
         }
         for (int a = 0; a < n_; ++a)
             for (int b = 0; b < n_; ++b)
-                if (a != b && net_.lengths.given(a, b) <= longest) worst = std::min(worst, double(Real(net_.lengths.given(a, b)) + p_[b] - p_[a]));
+                if (a != b && net_.lengths.given(a, b) <= longest)
+                    worst = std::min(worst, double(Real(net_.lengths.given(a, b)) + p_[b] - p_[a]));
         return slack - worst * (n_ - 1) * moved_mass;
     }
 
@@ -131,7 +132,9 @@ template <class Mass, class Real> class TreeSimplex : Simplex<TreeSimplex<Mass, 
             copy.assign(std::size_t(n_) * stride_, float(INF));
             for (int u = 0; u < n_; ++u)
                 for (int v = 0; v < n_; ++v)
-                    if (u != v) copy[std::size_t(u) * stride_ + v] = float((outward ? net_.lengths.given(u, v) : net_.lengths.given(v, u)) * scale_);
+                    if (u != v)
+                        copy[std::size_t(u) * stride_ + v] =
+                            float((outward ? net_.lengths.given(u, v) : net_.lengths.given(v, u)) * scale_);
         }
     }
 

@@ -56,11 +56,11 @@ void bind(nb::module_& m) {
     m.def(
         "solve_sparse",
         [](Starts out_start, Columns out_column, Values out_length, Starts in_start, Columns in_column, Values in_length,
-           Starts measure_start, Columns measure_column, Values mass, Pairs pairs, Values lengths, Array<double> w1, Array<double> denominator,
-           Array<double> distance, Array<double> gap, Array<std::uint8_t> status, std::optional<Values> upstream,
+           Starts measure_start, Columns measure_column, Values mass, Pairs pairs, Values lengths, Array<double> w1,
+           Array<double> denominator, Array<double> distance, Array<double> gap, Array<std::uint8_t> status, std::optional<Values> upstream,
            std::optional<Array<double>> to_lengths, std::optional<Array<double>> to_measures, std::optional<Starts> second_start,
-           std::optional<Columns> second_column, std::optional<Values> second_mass, bool directed, bool near, bool per_length,
-           double hop, double floor, double idle, int threads, nb::object progress) {
+           std::optional<Columns> second_column, std::optional<Values> second_mass, bool directed, bool near, bool per_length, double hop,
+           double floor, double idle, int threads, nb::object progress) {
             Job job;
             job.n = std::int32_t(out_start.shape(0)) - 1;
             job.out = rows(out_start, out_column, out_length);
@@ -83,8 +83,8 @@ void bind(nb::module_& m) {
         "distance"_a.noconvert(), "gap"_a.noconvert(), "status"_a.noconvert(), "upstream"_a.none().noconvert() = nb::none(),
         "to_lengths"_a.none().noconvert() = nb::none(), "to_measures"_a.none().noconvert() = nb::none(),
         "second_start"_a.none().noconvert() = nb::none(), "second_column"_a.none().noconvert() = nb::none(),
-        "second_mass"_a.none().noconvert() = nb::none(), nb::kw_only(), "directed"_a,
-        "near"_a, "per_length"_a, "hop"_a, "floor"_a, "idle"_a, "threads"_a, "progress"_a = nb::none(),
+        "second_mass"_a.none().noconvert() = nb::none(), nb::kw_only(), "directed"_a, "near"_a, "per_length"_a, "hop"_a, "floor"_a,
+        "idle"_a, "threads"_a, "progress"_a = nb::none(),
         "Fill w1, denominator, distance, gap and status of the pairs of a sparse graph in place; with upstream = dL / dkappa also\n"
         "the gradients by length and by mass, entry by entry.");
 }

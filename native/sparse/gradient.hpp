@@ -22,8 +22,8 @@ class EdgeGradient {
     explicit EdgeGradient(const Job& job) : job_(job), potential_(job.n, 0), moves_(job.n, false) {}
 
     template <class Cost, class Distance>
-    void add(std::int64_t k, const Ask& ask, std::int32_t q, const std::vector<std::int32_t>& rows, const std::vector<std::int32_t>& columns,
-             const Transport<Cost>& problem, Distance distance, Terms& terms) {
+    void add(std::int64_t k, const Ask& ask, std::int32_t q, const std::vector<std::int32_t>& rows,
+             const std::vector<std::int32_t>& columns, const Transport<Cost>& problem, Distance distance, Terms& terms) {
         const double slope = -job_.upstream[k] / job_.denominator[k];
         const double below = job_.upstream[k] * job_.w1[k] / (job_.denominator[k] * job_.denominator[k]);
         const bool any = !rows.empty() && !columns.empty();
@@ -35,7 +35,8 @@ class EdgeGradient {
         else add_length(ask.back ? q : ask.owner, ask.back ? ask.owner : q, below, terms);
         if (!any) return add_masses(ask.owner, q, slope, [](std::int32_t) { return 0.0; }, terms);
         for (std::size_t i = 0; i < rows.size(); ++i) moves_[rows[i]] = true, potential_[rows[i]] = problem.potential_of_row(int(i));
-        for (std::size_t j = 0; j < columns.size(); ++j) moves_[columns[j]] = true, potential_[columns[j]] = -problem.potential_of_column(int(j));
+        for (std::size_t j = 0; j < columns.size(); ++j)
+            moves_[columns[j]] = true, potential_[columns[j]] = -problem.potential_of_column(int(j));
         const auto potential = [&](std::int32_t v) {
             if (moves_[v]) return potential_[v];
             double lowest = FAR;  // what stays: the largest potential that its way to each column allows
@@ -67,7 +68,10 @@ class EdgeGradient {
     const Job& job_;
     std::vector<double> potential_;
     std::vector<bool> moves_;  // whether a node is a row or a column
-    struct Ray { std::int32_t from, to; double weight; };
+    struct Ray {
+        std::int32_t from, to;
+        double weight;
+    };
     std::vector<Ray> rays_;  // flows along shortest ways
 
     template <class Potential> void add_masses(std::int32_t owner, std::int32_t q, double slope, Potential potential, Terms& terms) const {

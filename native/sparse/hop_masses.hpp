@@ -16,8 +16,8 @@ struct HopMasses {
     std::int64_t excess = 0;   // units that rounding adds
 
     // The total stays below 2^58. `rows` are sets of 64, of which the bits say which supplies count. False: nothing is to be moved.
-    bool weigh(const std::uint64_t* rows, int words, const std::vector<double>& supply, const std::vector<double>& demand, std::int64_t* row_units,
-               std::int64_t* column_units) {
+    bool weigh(const std::uint64_t* rows, int words, const std::vector<double>& supply, const std::vector<double>& demand,
+               std::int64_t* row_units, std::int64_t* column_units) {
         const auto each = [&](auto use) {
             for (int w = 0; w < words; ++w)
                 for (std::uint64_t rest = rows[w]; rest != 0; rest &= rest - 1) use(64 * w + std::countr_zero(rest));

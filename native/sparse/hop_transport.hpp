@@ -62,10 +62,15 @@ class HopTransport {
     SmallHops small_;
     HopMasses masses_;
     std::vector<std::int64_t> row_left_, column_left_, row_mass_, column_mass_;
-    std::vector<Word> free_, dead_, seen_, front_, next_, tight_, givers_, equal_;  // givers: rows whose mass a column has; equal_[p]: rows of potential -p
+    std::vector<Word> free_, dead_, seen_, front_, next_, tight_, givers_,
+        equal_;  // givers: rows whose mass a column has; equal_[p]: rows of potential -p
     std::vector<int> price_, open_, wanted_, choice_, seen_in_, dead_columns_, from_column_, from_row_;
     std::vector<std::uint8_t> is_dead_;
-    struct Arc { int row; std::int64_t amount; int next; };
+    struct Arc {
+        int row;
+        std::int64_t amount;
+        int next;
+    };
     std::vector<Arc> arcs_;
     std::vector<int> first_arc_;
     int searches_ = 0;
@@ -118,7 +123,8 @@ class HopTransport {
         const int highest = std::min(price, int(equal_.size()) / words_ - 1);
         for (int w = 0; w < words_; ++w) {
             Word found = 0;
-            for (int p = std::max(0, price - distances_ + 1); p <= highest; ++p) found |= level(j, price - p)[w] & equal_[std::size_t(p) * words_ + w];
+            for (int p = std::max(0, price - distances_ + 1); p <= highest; ++p)
+                found |= level(j, price - p)[w] & equal_[std::size_t(p) * words_ + w];
             any |= tight_[w] = found & ~dead_[w];
         }
         return any != 0;
@@ -257,12 +263,13 @@ class HopTransport {
             for (int k = 0; k < distances_; ++k)
                 for (int w = 0; w < words_; ++w) {
                     const Word at = level(j, k)[w];
-                    for (int p = 0; p < std::min(asked, price_[j] - k); ++p) sum.feasible &= (at & equal_[std::size_t(p) * words_ + w]) == 0;
-                    for (Word rest = k > 0 ? at & set(givers_, j)[w] : 0; rest != 0; rest &= rest - 1) sum.flow(k, flow(64 * w + std::countr_zero(rest), j));
+                    for (int p = 0; p < std::min(asked, price_[j] - k); ++p)
+                        sum.feasible &= (at & equal_[std::size_t(p) * words_ + w]) == 0;
+                    for (Word rest = k > 0 ? at & set(givers_, j)[w] : 0; rest != 0; rest &= rest - 1)
+                        sum.flow(k, flow(64 * w + std::countr_zero(rest), j));
                 }
         }
-        for (int p = 1; p < asked; ++p)
-            each_row(set(equal_, p), [&](int i) { sum.row(p, row_mass_[i] - row_left_[i]); });
+        for (int p = 1; p < asked; ++p) each_row(set(equal_, p), [&](int i) { sum.row(p, row_mass_[i] - row_left_[i]); });
         sum.finish(masses_, columns_, distances_, value, gap, stuck);
     }
 };

@@ -20,7 +20,8 @@ class Merge {
         for (std::size_t k = 0; k < count; ++k) {
             const std::uint64_t* line = lines.data() + k * width;
             std::size_t slot = hash(line, width) & (slots - 1);
-            while (table_[slot] >= 0 && std::memcmp(lines.data() + std::size_t(table_[slot]) * width, line, 8 * width) != 0) slot = (slot + 1) & (slots - 1);
+            while (table_[slot] >= 0 && std::memcmp(lines.data() + std::size_t(table_[slot]) * width, line, 8 * width) != 0)
+                slot = (slot + 1) & (slots - 1);
             if (table_[slot] >= 0) {
                 masses[std::size_t(table_[slot])] += masses[k];
                 continue;

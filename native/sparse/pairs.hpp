@@ -158,7 +158,8 @@ class Pairs {
             return;
         }
         if (search_) {
-            const double fixed = split(q, fine_excess_, fine_masses_, pendants_.scale(ask_->owner, ask_->back), pendants_.scale(q, !ask_->back));
+            const double fixed =
+                split(q, fine_excess_, fine_masses_, pendants_.scale(ask_->owner, ask_->back), pendants_.scale(q, !ask_->back));
             measure_lengths(fine_excess_, fine_masses_);
             finish(k, q, lengths_, fixed, terms);
             for (const std::int32_t v : rows_) fine_excess_[v] = 0;
@@ -271,7 +272,8 @@ class Pairs {
         else if (!(gap <= UNPROVED) || !(w1 / job_.denominator[k] < FAR)) status = Status::uncertain;  // or no double holds the ratio
         if constexpr (std::is_same_v<Problem, Transport<double>>)
             if (problem.stalled || status == Status::uncertain) {  // once more, with eleven more bits
-                wide_.supply = problem.supply, wide_.demand = problem.demand, wide_.far = problem.far, wide_.largest = problem.largest, wide_.rounded = problem.rounded;
+                wide_.supply = problem.supply, wide_.demand = problem.demand, wide_.far = problem.far, wide_.largest = problem.largest,
+                wide_.rounded = problem.rounded;
                 wide_.cost.assign(problem.cost.begin(), problem.cost.end());
                 return finish(k, q, wide_, fixed, terms);
             }
@@ -280,7 +282,8 @@ class Pairs {
         job_.w1[k] = w1, job_.gap[k] = gap;
         if constexpr (!hops)
             if (terms && job_.upstream[k] != 0)
-                gradient_->add(k, *ask_, q, rows_, columns_, problem, [&](std::int32_t a, std::int32_t b) { return distance(a, b); }, *terms);
+                gradient_->add(
+                    k, *ask_, q, rows_, columns_, problem, [&](std::int32_t a, std::int32_t b) { return distance(a, b); }, *terms);
     }
 };
 

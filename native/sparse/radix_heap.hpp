@@ -12,7 +12,10 @@ namespace geoattn::sparse::GEOATTN_ISA {
 
 class RadixHeap {
   public:
-    struct Entry { std::uint64_t key; std::int32_t node; };
+    struct Entry {
+        std::uint64_t key;
+        std::int32_t node;
+    };
 
     bool empty() const { return used_ == 0 && buckets_[0].empty(); }
 

@@ -26,7 +26,8 @@ constexpr std::int64_t FEW = 64;    // pairs that are not worth a second thread
 // How many distances the pairs of an owner ask for, at most.
 std::int64_t size(const Job& job, const Group& group) {
     std::int64_t targets = 0;
-    for (const std::int64_t* k = group.first; k != group.last; ++k) targets += (group.back ? job.measures : job.seconds).count(job.pairs[2 * *k + (group.back ? 0 : 1)]);
+    for (const std::int64_t* k = group.first; k != group.last; ++k)
+        targets += (group.back ? job.measures : job.seconds).count(job.pairs[2 * *k + (group.back ? 0 : 1)]);
     return targets * (group.back ? job.seconds : job.measures).count(group.owner);
 }
 
@@ -43,7 +44,8 @@ void solve(Job& job, Progress& progress) {
     std::partial_sum(start.begin(), start.end(), start.begin());
     std::vector<Group> groups;
     for (std::int64_t g = 0; g < 2 * std::int64_t(job.n); ++g)
-        if (start[g] < start[g + 1]) groups.push_back({std::int32_t(g / 2), g % 2 == 1, order.data() + start[g], order.data() + start[g + 1]});
+        if (start[g] < start[g + 1])
+            groups.push_back({std::int32_t(g / 2), g % 2 == 1, order.data() + start[g], order.data() + start[g + 1]});
     for (std::int64_t k = 0; k < job.count; ++k) order[start[key[k]]++] = k;
 
     const int threads = job.count < FEW ? 1 : job.threads;
@@ -59,12 +61,14 @@ void solve(Job& job, Progress& progress) {
     };
     const auto gather = [&](std::int64_t piece, Pairs& pairs, std::vector<Ask>& asks) {
         asks.clear();
-        for (std::int64_t g = piece * PIECE; g < std::min((piece + 1) * PIECE, std::int64_t(groups.size())); ++g) pairs.gather(groups[g], asks);
+        for (std::int64_t g = piece * PIECE; g < std::min((piece + 1) * PIECE, std::int64_t(groups.size())); ++g)
+            pairs.gather(groups[g], asks);
     };
     const auto solve_all = [&](std::int64_t piece, Pairs& pairs, const std::vector<Ask>& asks) {
         for (const Ask& ask : asks)
-            pairs.solve(ask, job.upstream ? &terms[piece] : nullptr, [&] { return progress.stopped(); },
-                        [&] { progress.done.fetch_add(1, std::memory_order_relaxed); });
+            pairs.solve(
+                ask, job.upstream ? &terms[piece] : nullptr, [&] { return progress.stopped(); },
+                [&] { progress.done.fetch_add(1, std::memory_order_relaxed); });
     };
     if (Pairs::looks_around(job)) {
         std::vector<std::vector<Ask>> asks(crew.size());
@@ -77,7 +81,8 @@ void solve(Job& job, Progress& progress) {
         for (std::int64_t first = 0, last; first < pieces && !progress.stopped(); first = last) {
             std::int64_t cells = 0;
             for (last = first; last < pieces && cells < CELLS; ++last)
-                for (std::int64_t g = last * PIECE; g < std::min((last + 1) * PIECE, std::int64_t(groups.size())); ++g) cells += size(job, groups[g]);
+                for (std::int64_t g = last * PIECE; g < std::min((last + 1) * PIECE, std::int64_t(groups.size())); ++g)
+                    cells += size(job, groups[g]);
             round.asks.resize(last - first);
             each(last - first, [&](std::int64_t k, Pairs& pairs) { gather(first + k, pairs, round.asks[k]); });
             round.collect(job.hop > 0);

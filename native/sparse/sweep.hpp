@@ -138,7 +138,8 @@ class Sweep {
         if (2 * back > onward) return;
         for (const std::int32_t b : missing_) {
             std::uint64_t bits = 0;
-            for (std::int64_t e = against.start[b]; (need_[b] & ~bits) != 0 && e < against.start[b + 1]; ++e) bits |= now_[against.column[e]];
+            for (std::int64_t e = against.start[b]; (need_[b] & ~bits) != 0 && e < against.start[b + 1]; ++e)
+                bits |= now_[against.column[e]];
             arrive(b, bits, at);
         }
     }
@@ -148,7 +149,8 @@ class Sweep {
             for (std::size_t u = sources[k].first; u < sources[k].last; ++u) {
                 const Ask& ask = *round.uses[u].ask;
                 std::int32_t* cell = round.steps.data() + ask.place + round.uses[u].local;
-                for (std::size_t t = 0; t < ask.targets.size(); ++t) cell[t * ask.sources.size()] = when_[std::size_t(slot_[ask.targets[t]]) * 64 + k];
+                for (std::size_t t = 0; t < ask.targets.size(); ++t)
+                    cell[t * ask.sources.size()] = when_[std::size_t(slot_[ask.targets[t]]) * 64 + k];
             }
         for (const std::int32_t b : targets_) slot_[b] = -1;
     }

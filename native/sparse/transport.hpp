@@ -65,7 +65,10 @@ template <class Cost> class Transport {
     std::vector<Cost> potential_, slack_, loose_;
     int root_ = 0;  // the heaviest row: what is near it, and has most of the mass, gets exact potentials
     std::vector<int> parent_, depth_, first_, next_, before_, stack_, order_, degree_;
-    struct Arc { int row, column; Mass flow; };
+    struct Arc {
+        int row, column;
+        Mass flow;
+    };
     std::vector<Arc> arcs_;
     std::vector<double> regret_;
     int cursor_ = 0;
@@ -135,7 +138,8 @@ template <class Cost> class Transport {
 
     // Parents from the arcs of the start, from the root down.
     void grow_tree() {
-        parent_.assign(nodes_, -2), flow_.assign(nodes_, 0), depth_.assign(nodes_, 0), potential_.assign(nodes_, 0), loose_.assign(nodes_, 0), slack_.assign(nodes_, 0);
+        parent_.assign(nodes_, -2), flow_.assign(nodes_, 0), depth_.assign(nodes_, 0), potential_.assign(nodes_, 0),
+            loose_.assign(nodes_, 0), slack_.assign(nodes_, 0);
         first_.assign(nodes_, -1), next_.assign(nodes_, -1), before_.assign(nodes_, -1);
         degree_.assign(nodes_ + 1, 0);
         for (const Arc& arc : arcs_) ++degree_[arc.row + 1], ++degree_[rows_ + arc.column + 1];
@@ -309,7 +313,9 @@ template <class Cost> class Transport {
                 lost += f.amount;
             } else {
                 value += f.amount * c;
-                loose += f.amount * std::abs(double(cost[std::size_t(f.row) * columns_ + f.column] - potential_[f.row] - potential_[rows_ + f.column]));
+                loose +=
+                    f.amount *
+                    std::abs(double(cost[std::size_t(f.row) * columns_ + f.column] - potential_[f.row] - potential_[rows_ + f.column]));
             }
         });
         stuck = lost > double(excess_) * unit_ + nodes_ * rounded;  // each mass is rounded
