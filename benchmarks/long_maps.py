@@ -66,8 +66,8 @@ def _seconds(attention: np.ndarray, convention: Convention, edges: Any, threads:
 def _against_pot(name: str, n: int, threads: int) -> dict:
     attention, convention = _map(name, n)
     graphs = build_graphs(attention[None], convention)
-    distances = shortest_paths(graphs.lengths, directed=convention.directed)
-    _shared.update(distances=np.ascontiguousarray(distances[0]), measures=graphs.measures[0])
+    distances = shortest_paths(graphs.lengths[0], directed=convention.directed)
+    _shared.update(distances=np.ascontiguousarray(distances), measures=graphs.measures[0])
     few, many, peer, apart = [], [], [], 0.0
     with multiprocessing.get_context("fork").Pool(threads) as pool:
         for k in range(RUNS):

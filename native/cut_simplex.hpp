@@ -61,6 +61,8 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
     Outcome solve(const Supplies<std::int64_t>& supplies, int k, double negligible, const Stop& stop) {
         read(supplies);
         start(*start_[k]);
+        // Of a part any feasible tree will do: where all ways lead over one node it has nothing but ties.
+        if constexpr (PART) return this->run(net_, negligible, supplies.allowed, stop, n_ / 4);
         return this->run(net_, negligible, supplies.allowed, stop);
     }
 

@@ -43,9 +43,10 @@ template <int V> struct FirstStage {
 
     Supplies<std::int64_t> supplies_of() const { return {supply.data(), nothing.data(), 0, 0, 0, allowed_}; }
 
-    // From the tree that has grown; its optimal tree, parents first, in names of the parent's classes.
+    // From the tree that has grown; its optimal tree, or how far it came, parents first, in names of the parent's classes.
     template <class Order> void solve(const Order& order, std::vector<Branch>& tree, double negligible, const Stop& stop) {
-        if (solver.solve(supplies_of(), 0, negligible, stop) != Outcome::optimal) return;
+        const Outcome outcome = solver.solve(supplies_of(), 0, negligible, stop);
+        if (outcome != Outcome::optimal && outcome != Outcome::stalled) return;
         solver.from_root([&](double length, int node, int parent, bool out) {
             tree.push_back({length, order.place_of(node), order.place_of(parent), out});
         });

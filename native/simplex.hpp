@@ -2,6 +2,7 @@
 // cut_simplex.hpp): how it goes on and when it ends.
 #pragma once
 #include <cmath>
+#include <limits>
 
 #include "network.hpp"
 
@@ -30,7 +31,8 @@ template <class Solver> class Simplex {
 
     static double tie(const Network& net) { return 1e-15 * net.reach; }  // shorter steps are rounding
 
-    Outcome run(const Network& net, double negligible, double allowed, const Stop& stop) {
+    // `patience`: so many pivots in a row may move nothing before it gives up, with a tree that is feasible.
+    Outcome run(const Network& net, double negligible, double allowed, const Stop& stop, long patience = NO_END) {
         Solver& solver = static_cast<Solver&>(*this);
         restless_ = early_ = false;
         random_ = SEED;  // no pair depends on another
@@ -50,6 +52,7 @@ template <class Solver> class Simplex {
                 continue;
             }
             still = step > tie(net) ? 0 : still + 1;
+            if (still > patience) return Outcome::stalled;
             restless_ = still > 2 * net.n;
             if (pivots % 256 == 0) {
                 if (pivots > limit) return Outcome::stalled;
@@ -69,6 +72,7 @@ template <class Solver> class Simplex {
     }
 
   private:
+    static constexpr long NO_END = std::numeric_limits<long>::max();
     static constexpr std::uint64_t SEED = 0x9e3779b97f4a7c15ull;
     std::uint64_t random_ = SEED;
 };
