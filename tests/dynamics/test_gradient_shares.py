@@ -10,7 +10,8 @@ import torch
 
 from geoattn._core.errors import GeoattnError
 from geoattn.dynamics.drift import velocity
-from geoattn.dynamics.gradient_shares import covariant_derivative, gradient_share
+from geoattn.dynamics.gradient_derivative import Derivative, covariant_derivative
+from geoattn.dynamics.gradient_shares import gradient_share
 from geoattn.dynamics.starts import uniform_tokens
 
 
@@ -104,6 +105,55 @@ def test_the_derivative_is_that_of_the_flow():
     np.testing.assert_allclose(J @ u.reshape(-1) * scale, difference.reshape(-1), atol=1e-8)
 
 
+@pytest.mark.parametrize("norm", ["round", "mobility"])
+def test_products_are_those_of_the_matrix(norm):
+    x, (S, K) = uniform_tokens(5, 4, seed=3), matrices(4, 4)
+    w = torch.tensor([0.1, 0.3, 0.2, 0.25, 0.15], dtype=torch.float64)
+    J = covariant_derivative(x, w, 2 * S + K, S - 2 * K, norm)
+    products = Derivative(x, w, 2 * S + K, S - 2 * K, norm)
+    u = torch.randn(3, 5, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    np.testing.assert_allclose(products.apply(u).flatten(1), u.flatten(1) @ J.T, atol=1e-12)
+    np.testing.assert_allclose(products.adjoint(u).flatten(1), u.flatten(1) @ J, atol=1e-12)
+
+
+def test_the_norm_of_the_metric():
+    """J / sqrt(m_i m_j) by the dense Jacobian of the round norm; one for gradient flows; probes agree."""
+    x, (S, K) = uniform_tokens(6, 3, seed=3), matrices(3, 4)
+    w, mass = torch.full((6,), 1 / 6, dtype=torch.float64), (x @ (S + K) @ x.T).exp().mean(-1)
+    J = covariant_derivative(x, w, S + K, S) * float((x @ (S + K) @ x.T).exp().max())
+    J = J / (mass[:, None] * mass[None, :]).sqrt().repeat_interleave(3, 0).repeat_interleave(3, 1)
+    found = gradient_share(x, S + K, S, norm="mobility", fit=False)
+    assert found.share == pytest.approx(float(((J + J.T) / 2).square().sum() / J.square().sum()), abs=1e-12)
+    assert gradient_share(x, S, -S, norm="mobility").share == pytest.approx(1.0, abs=1e-12)
+    drawn = gradient_share(x, S + K, S, norm="mobility", fit=False, method="probes", probes=400)
+    assert drawn.low <= found.share <= drawn.high
+
+
+def test_large_logits():
+    """Logits of hundreds, as some heads have them: no overflow, and an energy that does not carry over is not used."""
+    x, (S, K) = uniform_tokens(16, 3, seed=5), matrices(3, 6)
+    for norm in ("round", "mobility"):
+        found = gradient_share(x, 300 * (S + K), S - K, norm=norm)
+        assert 0 <= found.share <= 1
+        assert 0 <= found.residual < 10
+    assert gradient_share(x, 300 * S, 300 * S, norm="mobility").residual == pytest.approx(0.0, abs=1e-12)
+
+
+def test_the_fit_in_the_span_of_few_tokens():
+    """Six tokens in 40 dimensions: the fit in their span leaves at the tokens used what the whole one leaves."""
+    from geoattn.dynamics.gradient_fit import _Fit, fit_energy
+
+    x, (S, K) = uniform_tokens(6, 40, seed=5), matrices(40, 6)
+    w, used = torch.full((6,), 1 / 6, dtype=torch.float64), torch.arange(6) % 2 == 0
+    A, V = (S + K) / 4, (S - K) / 4
+    found, c = fit_energy(x, w, A, V, used)
+    fit = _Fit(x, w, A, V)
+    _, start = fit.best((A + A.T) / 2, used)
+    size = fit.loss(torch.zeros(()), fit.goal, used)
+    assert fit.loss(torch.tensor(c), fit.found(found), used) / size < 1e-3 * float(start)
+    np.testing.assert_allclose(found, found.T, atol=1e-14)
+
+
 def test_residual_of_a_rotation_is_large():
     """V antisymmetric turns tokens round, which no energy explains."""
     x, (S, K) = uniform_tokens(30, 3, seed=5), matrices(3, 6)
@@ -142,6 +192,7 @@ X = uniform_tokens(3, 3)
         (X, {"weights": [0.5, 0.5, 0.5]}, "sum to one"),
         (X, {"D": np.eye(2)}, "D must be a number or a matrix"),
         (X, {"method": "guess"}, "method must be one of"),
+        (X, {"norm": "flat"}, "norm must be one of"),
         (X, {"method": "probes", "probes": 1}, "probes"),
         (X[None], {}, "one .n, d. array"),
     ],

@@ -18,6 +18,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "variance": {"direction": "increase", "gamma": 2.0},
     "curvature": {"direction": "decrease", "maps": 4, "edges": 8},
     "entropy": {"direction": "decrease", "gamma": 0.5},
+    "lipschitz": {"gamma": 0.5, "heads": 3, "tolerance": 1e-8},
     "temperature": {"temperature": 2.0},
     "dropout": {"rate": 0.3},
     "edge-mask": {"rate": 0.3},

@@ -24,6 +24,7 @@ _PENALTIES = [
     ("variance", {"direction": "increase", "gamma": 3.0}),
     ("curvature", {"direction": "decrease", "gamma": 2.0, "maps": 5, "edges": 12, "threads": 1}),
     ("entropy", {"direction": "decrease", "gamma": 0.5}),
+    ("lipschitz", {"gamma": 0.5, "heads": 3, "tolerance": 1e-6}),
 ]
 _RECIPE = {
     "data": "digits", "epochs": 2, "batch": 16, "limit": 50, "test_limit": 20, "changes": _SHAPE,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
-from jaxtyping import Float
 from scipy.stats import t as student
 from torch import Tensor
 
@@ -15,14 +14,16 @@ from geoattn._core.arguments import read_choice, read_count, read_number
 from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
 from geoattn._version import __version__
+from geoattn.dynamics.gradient_derivative import NORMS, Derivative, Norm, covariant_derivative
 from geoattn.dynamics.gradient_fit import energy_residual
 from geoattn.dynamics.inputs import read_matrix, read_tokens, read_weights
 
-__all__ = ["GradientShare", "covariant_derivative", "gradient_share"]
+__all__ = ["GradientShare", "gradient_share"]
 
 Method = Literal["auto", "dense", "probes"]
 METHODS = ("auto", "dense", "probes")
 _DENSE = 1536  # n d up to which the whole derivative is formed
+_PROBES_ENTRIES = 1 << 22  # numbers of probes in work at once
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,7 +33,7 @@ class GradientShare(Displayed):
     ``share`` is |sym J|^2 / |J|^2, 1 for gradient flows, 1/2 for a J without symmetry, 0 for a rotation; ``low`` and
     ``high`` are its 95 % interval (equal to it when ``method`` is dense). ``residual`` is the share of the velocity
     that no energy :math:`E_S` explains, on tokens that the fit of S did not see; NaN when it was not asked for.
-    ``symmetry`` is |sym D|^2 / |D|^2, ``alignment`` the cosine of V and D.
+    ``symmetry`` is |sym D|^2 / |D|^2, ``alignment`` the cosine of V and D. ``settings["norm"]`` is that of J.
 
     Examples
     --------
@@ -79,6 +80,7 @@ def gradient_share(
     *,
     beta: Any = 1.0,
     weights: Any = None,
+    norm: str = "round",
     method: str = "auto",
     probes: Any = 64,
     fit: bool = True,
@@ -92,9 +94,8 @@ def gradient_share(
     .. math:: \alpha_i = w_i m(x_i) v_i = w_i P^\perp_{x_i} \sum_j w_j e^{\beta \langle x_i, D x_j\rangle} V x_j
 
     on the product of spheres. A flow is a gradient flow exactly when the covariant derivative
-    :math:`J = \nabla\alpha` is symmetric at all tokens. J is that of the round spheres, in frames orthonormal for
-    :math:`\sum_i w_i |dx_i|^2`; its antisymmetric part does not depend on the connection. The share is
-    :math:`|\mathrm{sym} J|^2 / |J|^2` in the Frobenius norm.
+    :math:`J = \nabla\alpha` is symmetric at all tokens. J is that of the round spheres; its antisymmetric part does not
+    depend on the connection. The share is :math:`|\mathrm{sym} J|^2 / |J|^2` in the Frobenius norm.
 
     Parameters
     ----------
@@ -102,13 +103,17 @@ def gradient_share(
         (n, d) on the unit sphere. For a head of a model: the normed tokens, with their radius in D and V.
     D, V, beta, weights
         As in `simulate`; D = Q^T K and V of a head. None is the identity.
+    norm
+        The frames of the Frobenius norm: orthonormal for :math:`\sum_i w_i |dx_i|^2` (``round``) or for the metric of
+        the flow, :math:`\sum_i w_i m(x_i) |dx_i|^2` (``mobility``). Both shares are 1 for gradient flows alone. With
+        large logits a few pairs of tokens decide the first; in the second all tokens count.
     method
         ``dense`` forms J: O((n d)^2) memory. ``probes`` estimates :math:`|J|^2` and :math:`\mathrm{tr} J^2` by random
         signs (Hutchinson): O(n^2 d) time a probe, and a 95 % interval by the delta method. ``auto``: dense up to n d =
         1536.
     fit
         Also fit a symmetric S such that gradients of :math:`E_S = \frac12 \iint e^{\langle x, Sy\rangle}` explain the
-        velocity at every second token, and give the ``residual`` at the others; see `energy_residual`.
+        velocity at half of the tokens, and give the ``residual`` at others; see `energy_residual`.
 
     Examples
     --------
@@ -128,22 +133,23 @@ def gradient_share(
     x, w = x[w > 0], w[w > 0]
     beta = read_number("beta", beta)
     D_, V_ = (_matrix(name, value, d, x) for name, value in (("D", D), ("V", V)))
-    chosen = read_choice("method", method, METHODS)
+    chosen, kind = read_choice("method", method, METHODS), cast("Norm", read_choice("norm", norm, NORMS))
     dense = x.numel() <= _DENSE if chosen == "auto" else chosen == "dense"
-    field_ = _Field(x, w, beta * D_, V_)
+    scale = float(V_.norm()) * (1 + abs(beta) * float(D_.norm()))
     if dense:
-        J = covariant_derivative(x, w, beta * D_, V_)
+        J = covariant_derivative(x, w, beta * D_, V_, kind)
         size = float(J.square().sum())
-        _check(size, field_.scale)
+        _check(size, scale)
         share = low = high = float((J + J.mT).square().sum()) / (4 * size)
     else:
         count = read_count("probes", probes, least=4)
-        share, low, high = _by_probes(field_, count, read_count("seed", seed, least=0))
+        J = Derivative(x, w, beta * D_, V_, kind)
+        share, low, high = _by_probes(J, count, read_count("seed", seed, least=0), scale)
     residual = energy_residual(x, w, beta * D_, V_) if fit and len(x) > 1 else math.nan
     size = float(D_.square().sum())
     symmetric = float((D_ + D_.mT).square().sum()) / (4 * size) if size else math.nan
     both = math.sqrt(size) * float(V_.norm())
-    about = {"n": n, "d": d, "beta": beta, "probes": None if dense else probes, "seed": seed}
+    about = {"n": n, "d": d, "beta": beta, "norm": kind, "probes": None if dense else probes, "seed": seed}
     return GradientShare(
         share=share, low=low, high=high, residual=residual, symmetry=symmetric,
         alignment=float((V_ * D_).sum()) / both if both else math.nan, method="dense" if dense else "probes",
@@ -151,73 +157,20 @@ def gradient_share(
     )  # fmt: skip
 
 
-def covariant_derivative(
-    x: Float[Tensor, "n d"], w: Float[Tensor, " n"], A: Float[Tensor, "d d"], V: Float[Tensor, "d d"]
-) -> Float[Tensor, "m m"]:
-    r"""J of `gradient_share` as a matrix of size n d, zero in the directions of the tokens; logits <x_i, A x_j>.
-
-    .. math:: J_{ij} = \sqrt{w_i w_j} \, P_i \, e^{x_i \cdot A x_j} (V + V x_j x_i^\top A) P_j + \delta_{ij} P_i \Big(
-              \sum_l w_l e^{x_i \cdot A x_l} \big(V x_l (A x_l)^\top - \langle x_i, V x_l\rangle\big) \Big) P_i
-    """
-    n, d = x.shape
-    weights = (x @ A @ x.mT).exp()
-    weights = weights / weights.max()  # the share does not depend on the scale
-    project = torch.eye(d, dtype=x.dtype) - x[:, :, None] * x[:, None, :]
-    values, keys, queries = x @ V.mT, x @ A.mT, x @ A
-    blocks = weights[:, :, None, None] * (V + values[None, :, :, None] * queries[:, None, None, :])
-    blocks = blocks * (w[:, None] * w[None, :]).sqrt()[:, :, None, None]
-    loads = weights * w
-    own = torch.einsum("il,la,lb->iab", loads, values, keys)
-    own = own - torch.einsum("il,il->i", loads, x @ values.mT)[:, None, None] * torch.eye(d, dtype=x.dtype)
-    index = torch.arange(n)
-    blocks[index, index] += own
-    blocks = torch.einsum("iab,ijbc,jcd->ijad", project, blocks, project)
-    return blocks.movedim(1, 2).reshape(n * d, n * d)
-
-
-class _Field:
-    """The one-form in orthonormal frames, and its derivative times a vector and times from the left."""
-
-    def __init__(self, x: Tensor, w: Tensor, A: Tensor, V: Tensor) -> None:
-        self.x, self.w, self.A, self.V = x, w, A, V
-        logits = x @ A @ x.mT
-        self.top = float(logits.max())
-        self.root = w.sqrt()[:, None]
-        self.scale = float(V.norm()) * (1 + float(A.norm()))
-
-    def __call__(self, x: Tensor) -> Tensor:
-        weights = (x @ self.A @ x.mT - self.top).exp() * self.w
-        out = weights @ (x @ self.V.mT)
-        return self.root * (out - (x * out).sum(-1, keepdim=True) * x)
-
-    def tangent(self, u: Tensor) -> Tensor:
-        return u - (self.x * u).sum(-1, keepdim=True) * self.x
-
-    def both(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        """(J u, J^T u) for a tangent u."""
-        v, x = u / self.root, self.x
-        weights = (x @ self.A @ x.mT - self.top).exp() * self.w
-        moved = v @ self.A @ x.mT + x @ self.A @ v.mT
-        out = weights @ (x @ self.V.mT)
-        forward = (weights * moved) @ (x @ self.V.mT) + weights @ (v @ self.V.mT)
-        forward = self.root * (forward - (x * out).sum(-1, keepdim=True) * v)
-        free = x.detach().requires_grad_()
-        (backward,) = torch.autograd.grad((self(free) * u).sum(), free)
-        return self.tangent(forward), self.tangent(backward / self.root)
-
-
-def _by_probes(field_: _Field, count: int, seed: int) -> tuple[float, float, float]:
+def _by_probes(J: Derivative, count: int, seed: int, scale: float) -> tuple[float, float, float]:
     """(Share, low, high) from E |Ju|^2 = |J|^2 and E <J^T u, J u> = tr J^2."""
     draw = torch.Generator().manual_seed(seed)
     squares, traces = [], []
-    for _ in range(count):
-        u = torch.randint(0, 2, field_.x.shape, generator=draw).to(field_.x) * 2 - 1
-        right, left = field_.both(field_.tangent(u))
+    together = max(1, _PROBES_ENTRIES // J.x.numel())
+    for start in range(0, count, together):
+        shape = (min(together, count - start), *J.x.shape)
+        u = torch.randint(0, 2, shape, generator=draw).to(J.x) * 2 - 1
+        right, left = J.apply(u), J.adjoint(u)
         # |J u|^2 and |J^T u|^2 have one mean; their average varies less
-        squares.append(float(right.square().sum() + left.square().sum()) / 2)
-        traces.append(float((left * right).sum()))
-    a, b = torch.tensor(squares, dtype=torch.float64), torch.tensor(traces, dtype=torch.float64)
-    _check(float(a.mean()), field_.scale)
+        squares.append((right.square() + left.square()).sum((-2, -1)) / 2)
+        traces.append((left * right).sum((-2, -1)))
+    a, b = torch.cat(squares), torch.cat(traces)
+    _check(float(a.mean()), scale)
     ratio = float(b.mean() / a.mean())
     spread = float((b - ratio * a).std() / a.mean()) / math.sqrt(count)
     half = 0.5 * float(student.ppf(0.975, count - 1)) * spread
@@ -226,6 +179,8 @@ def _by_probes(field_: _Field, count: int, seed: int) -> tuple[float, float, flo
 
 
 def _check(size: float, scale: float) -> None:
+    if not math.isfinite(size):
+        raise GeoattnError("the derivative overflows: logits are too far apart; use a smaller beta.")
     if not size > (1e-14 * scale) ** 2:
         raise GeoattnError("the field does not vary with the tokens (is V zero?), so that its share is 0/0.")
 

@@ -40,6 +40,7 @@ STUDIES = {
     "smoothness-curvature": "geoattn.studies.smoothness.smoothness_curvature:STUDY",
     "mean-field": "geoattn.studies.mean_field.experiments:STUDY",
     "phase-diagram": "geoattn.studies.mean_field.phase_diagram:STUDY",
+    "gradient-heads": "geoattn.studies.mean_field.gradient_heads:STUDY",
 }
 
 

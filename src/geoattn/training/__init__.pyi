@@ -18,6 +18,7 @@ from .regularisers.contract import Penalty as Penalty
 from .regularisers.contract import Regulariser as Regulariser
 from .regularisers.curvature import CurvatureRegulariser as CurvatureRegulariser
 from .regularisers.entropy import RowEntropy as RowEntropy
+from .regularisers.lipschitz import LipschitzRegulariser as LipschitzRegulariser
 from .regularisers.variance import VarianceRegulariser as VarianceRegulariser
 from .run_folder import TrainingRun as TrainingRun
 from .run_folder import read_run as read_run

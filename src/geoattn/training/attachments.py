@@ -30,8 +30,8 @@ __all__ = [
 Sink = Callable[[int, dict[str, float]], object]
 
 _BUILT_IN = (
-    "regularisers.variance", "regularisers.curvature", "regularisers.entropy", "interventions.temperature",
-    "interventions.dropout", "interventions.edge_mask", "monitor",
+    "regularisers.variance", "regularisers.curvature", "regularisers.entropy", "regularisers.lipschitz",
+    "interventions.temperature", "interventions.dropout", "interventions.edge_mask", "monitor",
 )  # fmt: skip
 _registered: dict[str, type[Attachment]] = {}
 _Class = TypeVar("_Class", bound="type[Attachment]")
@@ -147,11 +147,19 @@ class Handle(ABC):
 class CapturingHandle(Handle):
     """A handle that captures the attention of each forward pass."""
 
-    def __init__(self, model: nn.Module, layers: Layers, log: Sink | None, processes: Processes | None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        layers: Layers,
+        log: Sink | None,
+        processes: Processes | None,
+        *,
+        inputs: bool = False,
+    ) -> None:
         super().__init__(model, log)
         self.processes = processes
         self._asked = self._open = self._lost = self._backward = self._cut = False
-        self._capture = Capture(model, layers, on_begin=self._begin)
+        self._capture = Capture(model, layers, inputs, on_begin=self._begin)
         self._record = self._capture.__enter__()
         # This hook runs after those of the capture, when the function mode is inactive.
         self._hook = model.register_forward_hook(self._after)
@@ -198,7 +206,7 @@ def register_attachment(name: str) -> Callable[[_Class], _Class]:
     --------
     >>> from geoattn.training import attachment_names
     >>> attachment_names()
-    ['curvature', 'dropout', 'edge-mask', 'entropy', 'monitor', 'temperature', 'variance']
+    ['curvature', 'dropout', 'edge-mask', 'entropy', 'lipschitz', 'monitor', 'temperature', 'variance']
     """
 
     def add(kind: _Class) -> _Class:

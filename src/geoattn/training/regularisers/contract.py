@@ -64,6 +64,8 @@ class Regulariser(Attachment):
 
     #: Set by ``strength=``: the handle finds the gamma that gives it.
     strength: Strength | None = None
+    #: Whether `penalise` needs the tokens and values of a call (``capture(model, inputs=True)``).
+    reads_inputs = False
 
     @abstractmethod
     def penalise(self, record: Record, step: int) -> Penalty:
@@ -114,7 +116,7 @@ class RegulariserHandle(CapturingHandle):
         self.calibration = None if regulariser.strength is None else Calibration(regulariser.strength)
         self._penalty: Penalty | None = None
         self._added = self._spent = self._warned = False
-        super().__init__(model, layers, log, processes)
+        super().__init__(model, layers, log, processes, inputs=regulariser.reads_inputs)
 
     @no_type_check
     @plain_python

@@ -14,8 +14,9 @@ from geoattn.curvature.layout import read_edges
 from geoattn.curvature.loss import edge_curvature
 from geoattn.graph.convention import Convention
 from geoattn.training.attachments import register_attachment
-from geoattn.training.distributed import current, with_all_maps
+from geoattn.training.distributed import with_all_maps
 from geoattn.training.regularisers.contract import Penalty, Regulariser
+from geoattn.training.regularisers.draw import draw_samples
 from geoattn.training.strength import read_weight
 
 __all__ = ["CurvatureRegulariser", "draw_maps"]
@@ -121,24 +122,12 @@ def draw_maps(record: Record, maps: int | None, seed: int, step: int) -> dict[in
             f" it had {', '.join(sorted({str(call) for call in record}))[:200]}."
         )
     groups: dict[int, list[tuple[str, Any, Any]]] = {}
-    processes = current()
     for k, call in enumerate(calls):
         _, h, n, _ = call.shape
-        draw = np.random.default_rng([seed, step, k])
-        good = (call.valid.sum(-1) >= 2).cpu().numpy()
-        everywhere = [good] if processes is None else processes.gather(good)
-        usable = np.flatnonzero(np.concatenate(everywhere))
-        if maps is None:
-            sample, head = usable, None
-        else:
-            share = maps // len(calls) + (k < maps % len(calls))
-            sample = np.sort(draw.permutation(usable)[:share])
-            head = int(draw.integers(h))
-        if len(sample) == 0:
+        share = None if maps is None else maps // len(calls) + (k < maps % len(calls))
+        sample, head, total = draw_samples(call, share, np.random.default_rng([seed, step, k]))
+        if total == 0:
             continue
-        if processes is not None:  # those of the sample that lie in this process
-            sample = sample - sum(map(len, everywhere[: processes.rank]))
-            sample = sample[(sample >= 0) & (sample < len(good))]
         index = torch.from_numpy(sample)
         valid = call.valid[index.to(call.valid.device)][:, None].expand(-1, h if head is None else 1, -1)
         if len(sample):

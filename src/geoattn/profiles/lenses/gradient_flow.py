@@ -1,0 +1,132 @@
+"""The lens of the flow: how far the matrices of each head are from those of a gradient flow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from geoattn._core.errors import GeoattnError
+from geoattn.attention.selection import Layers
+from geoattn.dynamics.gradient_shares import GradientShare, gradient_share
+from geoattn.profiles.batches import Batch
+from geoattn.profiles.lens import Lens, LensSettings, Row, register_lens
+from geoattn.profiles.means import Means, Moments, mean_rows
+from geoattn.profiles.model_constants import SmoothnessPass, first_samples
+from geoattn.profiles.pieces import Piece
+from geoattn.smoothness.projections import Projections
+
+__all__ = ["GradientFlowLens", "head_flow", "head_shares"]
+
+STATISTICS = ("gradient_share", "metric_share", "residual", "symmetry", "alignment")
+
+
+def head_flow(p: Projections, sample: int, head: int) -> tuple[Tensor, Tensor, Tensor]:
+    r"""(Unit tokens, D, V) of one head as a flow on the sphere, :math:`\dot x_i \propto \sum_j e^{x_i \cdot D x_j} V x_j`.
+
+    D = R^2 Q^T K with the scale of the logits in it and V = R W V of the head, R the root mean square of the norms of
+    the tokens. Biases are left out, turns by place (rotary embeddings) are those at equal places, and there is no mask:
+    D and V alone decide whether there is an energy.
+    """
+    if p.output is None:
+        raise GeoattnError(f"{p.name}: no output projection was found, so that V is no square matrix.")
+    x = p.tokens[sample] if p.mask is None else p.tokens[sample][p.mask[sample]]
+    norms = x.norm(dim=-1, keepdim=True)
+    if bool((norms == 0).any()):
+        raise GeoattnError(f"{p.name}: a token is zero and has no direction.")
+    radius = norms.square().mean().sqrt()
+    D = radius**2 * p.query[head].mT @ p.key[head]
+    V = radius * p.output[head] @ p.value[head]
+    return x / norms, D, V
+
+
+def head_shares(p: Projections, sample: int, head: int, *, probes: int = 64, seed: int = 0) -> dict[str, float]:
+    """The statistics of the lens of one head at the tokens of one sample."""
+    x, D, V = head_flow(p, sample, head)
+    round_: GradientShare = gradient_share(x, D, V, probes=probes, seed=seed)
+    metric = gradient_share(x, D, V, probes=probes, seed=seed, norm="mobility", fit=False)
+    numbers = (round_.share, metric.share, round_.residual, round_.symmetry, round_.alignment)
+    return dict(zip(STATISTICS, numbers, strict=True))
+
+
+class GradientFlowLens(Lens):
+    """Shares of a gradient flow, from a pass of its own in float64, over the first samples of a profile.
+
+    ``gradient_share`` and ``metric_share`` are those of `gradient_share` with the norms ``round`` and ``mobility``;
+    ``residual``, ``symmetry`` and ``alignment`` as there. See `head_flow` for what D and V of a head are. Layers whose
+    heads are no such maps are left out, and the profile says so.
+    """
+
+    name = "gradient_flow"
+    own_pass = True
+
+    def __init__(
+        self, model: nn.Module, layers: Layers = None, *, samples: int = 16, resamplings: int = 1000, seed: int = 0
+    ) -> None:
+        self._pass = SmoothnessPass(model, layers, seed=seed)
+        self._samples, self._resamplings, self._seed = samples, resamplings, seed
+
+    def see(self, piece: Piece) -> Any:
+        """Not called: the lens makes a pass of its own."""
+        raise GeoattnError("the gradient-flow lens sees batches, not pieces of attention.")
+
+    def see_batch(self, batch: Batch, first: int) -> Iterator[tuple[tuple[str, int], Means]]:
+        """States of the layers that can be measured."""
+        left = self._samples - first
+        if left <= 0:
+            return
+        some = first_samples(batch, left)
+        for place, p in self._pass.projections(some):
+            if p.output is None:
+                self._pass.skipped[p.name] = "no output projection was found, so that V is no square matrix."
+                continue
+            key = next(name for name, number in self._pass.places.items() if number == place)
+            b, h = p.q.shape[:2]
+            values = {name: np.full((b, h), np.nan) for name in STATISTICS}
+            for s in range(b):
+                for head in range(h):
+                    found = _shares_or_none(p, s, head, self._seed)
+                    for name, value in found.items():
+                        values[name][s, head] = value
+            means = Means(h, self._resamplings, self._seed)
+            for name, grid in values.items():
+                seen = np.isfinite(grid)
+                means.add(
+                    first + np.arange(b),
+                    slice(0, h),
+                    Moments(seen.astype(float), {name: np.where(seen, grid, 0.0)}),
+                )
+            yield key, means
+
+    def merge(self, one: Means, other: Means) -> Means:
+        """Both together."""
+        return one.merge(other)
+
+    def rows(self, states: Sequence[Means], heads: slice, level: float) -> Iterator[Row]:
+        """Means over samples with intervals."""
+        yield from mean_rows(states, heads, level)
+
+    def resampled(self, state: Means) -> dict[str, np.ndarray]:
+        """Totals and counts (2, r) of the heads of the layer, by statistic."""
+        return {name: state.estimate(name)[1].sum(axis=1) for name in state.statistics}
+
+    def notes(self, states: Sequence[Means]) -> list[str]:
+        """Layers that could not be measured."""
+        return [f"gradient_flow: {name} was left out: {why}" for name, why in self._pass.skipped.items()]
+
+
+def _shares_or_none(p: Projections, sample: int, head: int, seed: int) -> dict[str, float]:
+    """The statistics, or none of them where the share is 0/0, as for a head whose values are zero."""
+    try:
+        return head_shares(p, sample, head, seed=seed)
+    except GeoattnError:
+        return {}
+
+
+@register_lens("gradient_flow")
+def _make(settings: LensSettings) -> Sequence[Lens]:
+    options = {"samples": settings.smoothness_samples, "resamplings": settings.resamplings, "seed": settings.seed}
+    return [GradientFlowLens(settings.model, settings.layers, **options)]
