@@ -21,6 +21,7 @@ from geoattn.training import (
     AttentionDropout,
     CurvatureRegulariser,
     EdgeMask,
+    LipschitzRegulariser,
     Monitor,
     RowEntropy,
     SoftmaxTemperature,
@@ -33,6 +34,7 @@ KINDS: dict[str, Any] = {
     "monitor, between samples": Monitor(every=10**9),  # the first step of a block, which is not timed, is measured
     "monitor, measured step": Monitor(every=1),
     "entropy": RowEntropy("decrease"),
+    "lipschitz": LipschitzRegulariser(),
     "edge mask": EdgeMask(0.3),
     "temperature": SoftmaxTemperature(2.0),
     "dropout": AttentionDropout(0.1),

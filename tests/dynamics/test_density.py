@@ -191,3 +191,101 @@ def test_bad_input(call, message):
 def test_flows_without_a_density_solver_are_refused(solve):
     with pytest.raises(GeoattnError, match="flow must be one of 'SA', 'USA'"):
         solve(lambda x: np.ones(np.shape(x)[:1]), flow="sigmoid")
+
+
+# ---- other kinds of attention
+
+ABOVE = 0.4  # the shift of sigmoid
+
+
+def pair_modes(flow: str, beta: float, k: int, d: int) -> float:
+    """Coefficient of mode k of the energy of a pair, by quadrature: cosines on the circle, Legendre on the sphere."""
+    energy = {
+        "sigmoid": lambda s: np.logaddexp(0.0, s - ABOVE), "linear": lambda s: 0.5 * s**2, "sinkhorn": np.exp
+    }[flow]  # fmt: skip
+    if d == 2:
+        a = 2 * np.pi * np.arange(400) / 400
+        return float((energy(beta * np.cos(a)) * np.cos(k * a)).mean())
+    t, w = np.polynomial.legendre.leggauss(200)
+    return float((energy(beta * t) * np.polynomial.legendre.Legendre.basis(k)(t) * w).sum() / 2)
+
+
+def variant_rate(flow: str, beta: float, k: int, d: int) -> float:
+    """Growth of mode k near the uniform density: k (k + d - 2) a_k / beta; for sinkhorn a_k is r / (1 + r)."""
+    size = pair_modes(flow, beta, k, d)
+    if flow == "sinkhorn":
+        ratio = size / pair_modes(flow, beta, 0, d)
+        size = ratio / (1 + ratio)
+    return k * (k + d - 2) * size / beta
+
+
+@pytest.mark.parametrize("flow", ["sigmoid", "linear", "sinkhorn"])
+@pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.parametrize("d", [2, 3])
+def test_growth_under_other_attention(flow, k, d):
+    options = {"beta": 2.0, "flow": flow, "shift": ABOVE if flow == "sigmoid" else 0.0, "until": 0.2, "save": 2}
+    if d == 2:
+        run = circle_mean_field(lambda a: 1 + 1e-6 * np.cos(k * a), points=32, **options)
+        modes = run.density @ np.cos(k * ANGLES[::4])
+    else:
+        grid, harmonic = SphereGrid(8), (lambda x: x[..., 2], lambda x: x[..., 0] * x[..., 1])[k - 1]
+        run = sphere_mean_field(lambda x: 1 + 1e-6 * harmonic(x), degree=8, **options)
+        modes = [grid.mean((rho - 1) * harmonic(grid.points)) for rho in run.density]
+    assert math.log(modes[1] / modes[0]) / 0.2 == pytest.approx(variant_rate(flow, 2.0, k, d), abs=1e-8)
+
+
+@pytest.mark.parametrize("flow", ["sigmoid", "linear", "sinkhorn", "L2"])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_energy_of_other_attention(flow, sign):
+    D = np.eye(2) if flow == "L2" else np.diag([1.0, 1.5])
+    run = circle_mean_field(bump, D=D, V=sign * D, flow=flow, until=0.1, points=128, save=3, shift=0.2)
+    assert run.balance.max() < 1e-9
+    assert (sign * np.diff(run.energy) > 0).all()
+    ball = sphere_mean_field(blob, V=sign, flow=flow, until=0.1, degree=24, save=3, shift=0.2)
+    assert ball.balance.max() < 1e-9
+    assert np.abs(ball.mass - 1).max() < 1e-12
+    assert (sign * np.diff(ball.energy) > 0).all()
+
+
+@pytest.mark.parametrize("flow", ["sigmoid", "linear", "sinkhorn", "L2", "hardmax"])
+def test_other_attention_moves_densities_as_tokens(flow):
+    """The velocity of tokens with the masses of the density, at its points; then finite volumes against modes."""
+    from geoattn.dynamics.density.circle_field import CircleField
+    from geoattn.dynamics.drift import velocity
+    from geoattn.dynamics.interaction import read_interaction
+
+    D, V = np.array([[1.2, 0.3], [-0.2, 0.8]]), np.array([[0.7, 0.0], [0.4, 1.0]])
+    n = 1440 if flow == "hardmax" else 96
+    angles = 2 * np.pi * np.arange(n) / n
+    x = torch.from_numpy(np.stack([np.cos(angles), np.sin(angles)], -1))
+    rho = bump(angles) / bump(angles).mean()
+    settings = read_interaction(x, D=D, V=V, beta=1.3, flow=flow, shift=0.3)
+    v, _ = CircleField(settings, x.numpy()).velocity(rho, CircleField(settings, x.numpy()).kernel)
+    along = velocity(x, D=D, V=V, beta=1.3, flow=flow, shift=0.3, weights=rho / n)
+    exact = (along * torch.stack([-x[:, 1], x[:, 0]], -1)).sum(-1)
+    np.testing.assert_allclose(v, exact, atol=1e-2 if flow == "hardmax" else 1e-12)  # tokens miss the best direction
+    options = {"D": D, "V": V, "flow": flow, "shift": 0.3, "until": 0.1, "save": 2, "points": 96}
+    smooth, volumes = (circle_mean_field(bump, method=m, **options) for m in ("spectral", "finite-volume"))
+    assert np.abs(smooth.density[-1] - volumes.density[-1]).max() < 0.05
+
+
+def test_limits_of_other_attention():
+    """L2 is softmax for D = I; hardmax is softmax at large beta; sigmoid with a large shift is USA with it."""
+    both = [circle_mean_field(bump, flow=f, beta=2.0, until=0.2, save=2, points=96).density[-1] for f in ("SA", "L2")]
+    np.testing.assert_allclose(both[0], both[1], atol=1e-12)
+    D, V = np.diag([1.0, 0.5]), np.eye(2)
+    hard, soft = (
+        circle_mean_field(bump, D=D, V=V, until=0.1, save=2, points=512, flow=f, beta=b).density[-1]
+        for f, b in (("hardmax", 1.0), ("SA", 400.0))
+    )
+    assert np.abs(hard - soft).max() < 0.02
+    few, plain = (
+        circle_mean_field(bump, flow=f, shift=30.0, V=1e13, until=0.1, save=2, points=96).density[-1]
+        for f in ("sigmoid", "USA")
+    )
+    np.testing.assert_allclose(few, plain, atol=1e-9)
+
+
+def test_hardmax_on_the_sphere_stays():
+    ball = sphere_mean_field(blob, flow="hardmax", until=0.5, save=2, degree=12)
+    assert np.array_equal(ball.density[0], ball.density[1])

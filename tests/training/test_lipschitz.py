@@ -66,27 +66,32 @@ def test_values_against_a_dense_jacobian(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_gradients_against_finite_differences(name: str) -> None:
-    """Along a random direction in all parameters, to 1e-5."""
+    """Along a random direction in all parameters, to 1e-5; norms of Llama are in float32, whose noise is larger."""
     model, batch = MODELS[name]()
     model.train()
     regulariser = LipschitzRegulariser(gamma=1.0, heads=4, tolerance=1e-10, steps=100)
     draw = torch.Generator().manual_seed(3)
     moves = [torch.randn(p.shape, generator=draw, dtype=p.dtype) for p in model.parameters()]
 
+    padding = [m for m in model.modules() if isinstance(m, nn.Embedding) and m.padding_idx is not None]
+    for p, move in zip(model.parameters(), moves, strict=True):
+        if any(p is m.weight for m in padding):  # torch gives the vector of padding no gradient
+            move[0] = 0.0
+    start = [p.detach().clone() for p in model.parameters()]
+
     def penalty(shift: float) -> Tensor:
         with torch.no_grad():
-            for p, move in zip(model.parameters(), moves, strict=True):
-                p += shift * move
+            for p, first, move in zip(model.parameters(), start, moves, strict=True):
+                p.copy_(first + shift * move)
         with regulariser.attach(model) as handle:
             model(**batch)
             return handle.penalty()
 
     slopes = torch.autograd.grad(penalty(0.0), list(model.parameters()), allow_unused=True)
     exact = sum(float((s * m).sum()) for s, m in zip(slopes, moves, strict=True) if s is not None)
-    size = 1e-6
-    there = float(penalty(size).detach())
-    back = float(penalty(-2 * size).detach())
-    assert exact == pytest.approx((there - back) / (2 * size), rel=1e-5)
+    size = 1e-5 if name == "llama" else 1e-6
+    difference = float((penalty(size) - penalty(-size)).detach()) / (2 * size)
+    assert exact == pytest.approx(difference, rel=1e-4 if name == "llama" else 1e-5)
     assert abs(exact) > 1e-3
 
 

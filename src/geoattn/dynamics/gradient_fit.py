@@ -97,13 +97,13 @@ def energy_residual(
 
 
 class _Fit:
-    """Velocities of SA and those of energies, with weights w m up to a factor."""
+    """Velocities of SA and those of energies, and their squared distance at some tokens with weights w m."""
 
     def __init__(self, x: Tensor, w: Tensor, A: Tensor, V: Tensor) -> None:
         self.x, self.w = x, w
         logits = x @ A @ x.mT
         self.log_mass = torch.logsumexp(logits + w.log(), dim=-1, keepdim=True)
-        self.weight = w * (self.log_mass[:, 0] - self.log_mass.max()).exp()
+        self.log_weight = w.log() + self.log_mass[:, 0]
         self.goal = self._tangent(((logits - self.log_mass).exp() * w) @ (x @ V.mT))
 
     def found(self, S: Tensor) -> Tensor:
@@ -112,7 +112,7 @@ class _Fit:
 
     def best(self, S: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """(The best factor c, what it leaves relative to no motion) at some tokens."""
-        found, weight, goal = self.found(S)[rows], self.weight[rows], self.goal[rows]
+        found, weight, goal = self.found(S)[rows], self._weights(rows), self.goal[rows]
         norm = (weight * found.square().sum(-1)).sum()
         c = (weight * (goal * found).sum(-1)).sum() / norm.clamp_min(1e-300)
         size = (weight * goal.square().sum(-1)).sum().clamp_min(1e-300)
@@ -121,7 +121,11 @@ class _Fit:
     def loss(self, c: Tensor, found: Tensor, rows: Tensor) -> float:
         """Squared metric speed of v - c found at some tokens."""
         left = self.goal[rows] - c * found[rows]
-        return float((self.weight[rows] * left.square().sum(-1)).sum().detach())
+        return float((self._weights(rows) * left.square().sum(-1)).sum().detach())
+
+    def _weights(self, rows: Tensor) -> Tensor:
+        """w m of some tokens over the largest of them."""
+        return (self.log_weight[rows] - self.log_weight[rows].max()).exp()
 
     def _tangent(self, out: Tensor) -> Tensor:
         return out - (self.x * out).sum(-1, keepdim=True) * self.x

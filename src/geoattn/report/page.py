@@ -17,6 +17,7 @@ from geoattn.profiles.result import Profile
 from geoattn.report.comparison import comparison
 from geoattn.report.distributions import distributions
 from geoattn.report.escaping import json_for_script
+from geoattn.report.gradient_flow import gradient_flow
 from geoattn.report.graph_view import graph_view
 from geoattn.report.heads import heads
 from geoattn.report.models import Models
@@ -35,7 +36,8 @@ __all__ = ["SECTIONS", "document", "page", "write_report"]
 
 #: The sections in their order. Each takes the models and gives a `Section`, or None when it has nothing to show.
 SECTIONS: list[Callable[[Models], Section | None]] = [
-    comparison, distributions, heads, graph_view, token_view, spectrum, smoothness, perturbed, training, sensitivity,
+    comparison, distributions, heads, graph_view, token_view, spectrum, smoothness, gradient_flow, perturbed, training,
+    sensitivity,
 ]  # fmt: skip
 
 _SCRIPTS = ("figures", "graph", "sphere", "start")

@@ -38,6 +38,7 @@ STUDIES = {
     "token-flow": "geoattn.studies.ricci.token_flow:STUDY",
     "lipschitz-growth": "geoattn.studies.smoothness.lipschitz_growth:STUDY",
     "smoothness-curvature": "geoattn.studies.smoothness.smoothness_curvature:STUDY",
+    "lipschitz-training": "geoattn.studies.smoothness.lipschitz_training:STUDY",
     "mean-field": "geoattn.studies.mean_field.experiments:STUDY",
     "phase-diagram": "geoattn.studies.mean_field.phase_diagram:STUDY",
     "gradient-heads": "geoattn.studies.mean_field.gradient_heads:STUDY",

@@ -12,8 +12,9 @@ from jaxtyping import Float
 
 from geoattn._core.arguments import read_choice, read_count, read_number
 from geoattn._core.errors import GeoattnError
+from geoattn.dynamics.density.circle_field import CircleField
 from geoattn.dynamics.density.mean_field import MeanField, Moment, advance_density
-from geoattn.dynamics.interaction import SOFTMAX_FLOWS, Interaction, read_interaction
+from geoattn.dynamics.interaction import read_interaction
 
 __all__ = ["circle_distance", "circle_mean_field", "circle_quantiles", "read_density", "sample_circle"]
 
@@ -27,6 +28,7 @@ def circle_mean_field(
     D: Any = None,
     V: Any = None,
     flow: str = "SA",
+    shift: Any = 0.0,
     noise: Any = 0.0,
     until: Any = 1.0,
     save: Any = 51,
@@ -38,7 +40,8 @@ def circle_mean_field(
     .. math:: \partial_t \rho + \partial_\theta (\rho v) = \tfrac12 \sigma^2 \partial_\theta^2 \rho, \qquad
               v(x) = \tau(x) \cdot \frac{\int e^{\beta x \cdot D y} V y \, d\mu(y)}{\int e^{\beta x \cdot D y} d\mu(y)}
 
-    with the tangent :math:`\tau`, and without the denominator for USA. ``density`` is a function of the angle, or
+    with the tangent :math:`\tau`, for SA; ``flow`` and ``shift`` are those of `simulate`, whose other flows have other
+    weights. Under hardmax a positive density attends to :math:`D^\top x / |D^\top x|`. ``density`` is a function of the angle, or
     values at equally spaced angles from 0 on, not negative; it is divided by its mean. D and V may be any 2 x 2
     matrices.
 
@@ -55,14 +58,13 @@ def circle_mean_field(
     True
     """
     method = read_choice("method", method, ("spectral", "finite-volume"))
-    read_choice("flow", flow, SOFTMAX_FLOWS)
     noise, end = read_number("noise", noise, least=0.0), read_number("until", until, least=0.0)
     rho, angles = read_density(density, points)
     x = np.stack([np.cos(angles), np.sin(angles)], -1)
-    settings = read_interaction(torch.from_numpy(x), beta=beta, D=D, V=V, flow=flow)
+    settings = read_interaction(torch.from_numpy(x), beta=beta, D=D, V=V, flow=flow, shift=shift)
     if settings.beta.ndim or settings.changing:
         raise GeoattnError("the mean field takes one beta, one D and one V that do not change in time.")
-    field_ = _CircleField(settings, x)
+    field_ = CircleField(settings, x)
     spacing = 2 * math.pi / len(rho)
     times = np.linspace(0.0, end, read_count("save", save, least=1) if end else 1)
     if method == "spectral":
@@ -90,47 +92,12 @@ def circle_mean_field(
     return MeanField(**done, points=x, settings=about)
 
 
-class _CircleField:
-    """Velocity, mobility and energy of a density, by the kernel at all pairs of points."""
-
-    def __init__(self, settings: Interaction, x: np.ndarray) -> None:
-        self.settings = settings
-        self.D = np.eye(2) if settings.D is None else settings.D.numpy()
-        self.V = np.eye(2) if settings.V is None else settings.V.numpy()
-        self.beta = float(settings.beta)
-        factor = settings.gradient_factor
-        self.factor = math.nan if factor is None else 2 * self.beta / float(factor)
-        self.top = settings.largest_logit()
-        if self.top > 700 and settings.flow == "USA":
-            raise GeoattnError(f"USA overflows at a logit of {self.top:.4g}; use flow='SA'.")
-        self.x = x
-        self.kernel = self.at(x)
-
-    def at(self, targets: np.ndarray) -> np.ndarray:
-        return np.exp(self.beta * targets @ self.D @ self.x.T - self.top) / len(self.x)
-
-    def velocity(self, rho: np.ndarray, targets: np.ndarray, kernel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(Velocity along the tangent, mobility m) at the targets."""
-        sums = kernel @ (rho[:, None] * np.concatenate([np.ones((len(rho), 1)), self.x @ self.V.T], axis=1))
-        tangent = np.stack([-targets[:, 1], targets[:, 0]], -1)
-        v = (sums[:, 1:] * tangent).sum(-1)
-        v = v / sums[:, 0] if self.settings.flow == "SA" else v * math.exp(self.top)
-        return v, sums[:, 0]
-
-    def totals(self, rho: np.ndarray, v: np.ndarray, mass: np.ndarray, noise: float) -> tuple[float, float]:
-        """(Energy, rate of the energy by the dissipation identity)."""
-        scale = math.exp(min(700.0, self.top))
-        mobility = mass * scale if self.settings.flow == "SA" else 1.0
-        rate = math.nan if noise else self.factor * float((v**2 * mobility * rho).mean())
-        return float((mass * rho).mean()) * scale, rate
-
-
-def _spectral(field_: _CircleField, n: int, noise: float) -> Callable[[np.ndarray], Moment]:
+def _spectral(field_: CircleField, n: int, noise: float) -> Callable[[np.ndarray], Moment]:
     k = np.arange(n // 2 + 1)
     keep = k <= n // 3
 
     def moment(rho: np.ndarray) -> Moment:
-        v, mass = field_.velocity(rho, field_.x, field_.kernel)
+        v, mass = field_.velocity(rho, field_.kernel)
         flux = np.fft.rfft(rho * v)
         change = np.fft.irfft(keep * (-1j * k * flux - 0.5 * noise**2 * k**2 * np.fft.rfft(rho)), n)
         energy, rate = field_.totals(rho, v, mass, noise)
@@ -140,19 +107,18 @@ def _spectral(field_: _CircleField, n: int, noise: float) -> Callable[[np.ndarra
 
 
 def _finite_volume(
-    field_: _CircleField, angles: np.ndarray, spacing: float, noise: float
+    field_: CircleField, angles: np.ndarray, spacing: float, noise: float
 ) -> Callable[[np.ndarray], Moment]:
     edges = angles + spacing / 2
-    at_edges = np.stack([np.cos(edges), np.sin(edges)], -1)
-    kernel = field_.at(at_edges)
+    kernel = field_.at(np.stack([np.cos(edges), np.sin(edges)], -1))
 
     def moment(rho: np.ndarray) -> Moment:
-        v, _ = field_.velocity(rho, at_edges, kernel)
+        v, _ = field_.velocity(rho, kernel)
         left, right = rho - np.roll(rho, 1), np.roll(rho, -1) - rho
         slope = np.where(left * right > 0, np.sign(left) * np.minimum(np.abs(left), np.abs(right)), 0.0)
         behind, ahead = rho + slope / 2, np.roll(rho - slope / 2, -1)
         flux = np.where(v > 0, v * behind, v * ahead) - 0.5 * noise**2 * right / spacing
-        inside, mass = field_.velocity(rho, field_.x, field_.kernel)
+        inside, mass = field_.velocity(rho, field_.kernel)
         energy, rate = field_.totals(rho, inside, mass, noise)
         return Moment(-(flux - np.roll(flux, 1)) / spacing, energy, rate, float(np.abs(v).max()))
 

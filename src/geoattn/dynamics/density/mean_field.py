@@ -29,9 +29,10 @@ class Moment:
 class MeanField(Displayed):
     r"""Densities over time, relative to the uniform measure (mean one), at ``points`` (unit vectors).
 
-    ``energy`` is :math:`\iint e^{\beta x \cdot Dy} d\mu d\mu`; ``work`` what the dissipation of the mobility metric
-    says it has gained, :math:`\int_0^t \frac{2\beta}{c} \int |v|^2 m \, d\mu \, ds` for V = c D (without the mobility m
-    for USA); NaN for other V and with noise.
+    ``energy`` is :math:`\iint e^{\beta x \cdot Dy} d\mu d\mu` for SA and USA, that of `VARIANTS` for the other flows (for
+    sinkhorn the entropic cost itself), NaN where there is none; ``work`` what the dissipation of the metric says it has
+    gained, :math:`\int_0^t \frac{2\beta}{c} \int |v|^2 m \, d\mu \, ds` for V = c D (without the mobility m in the
+    metric W2); NaN for other V and with noise.
 
     Examples
     --------
@@ -54,7 +55,7 @@ class MeanField(Displayed):
     @property
     def balance(self) -> Float[np.ndarray, " time"]:
         """|E(t) - E(0) - work| / max E: how well the dissipation identity holds."""
-        return np.abs(self.energy - self.energy[0] - self.work) / self.energy.max()
+        return np.abs(self.energy - self.energy[0] - self.work) / np.abs(self.energy).max()
 
 
 def advance_density(

@@ -21,6 +21,7 @@ from geoattn.smoothness.projections import Projections
 
 __all__ = ["GradientFlowLens", "head_flow", "head_shares"]
 
+_NOT_SQUARE = "no output projection was found, so that V is no square matrix"
 STATISTICS = ("gradient_share", "metric_share", "residual", "symmetry", "alignment")
 
 
@@ -28,18 +29,18 @@ def head_flow(p: Projections, sample: int, head: int) -> tuple[Tensor, Tensor, T
     r"""(Unit tokens, D, V) of one head as a flow on the sphere, :math:`\dot x_i \propto \sum_j e^{x_i \cdot D x_j} V x_j`.
 
     D = R^2 Q^T K with the scale of the logits in it and V = R W V of the head, R the root mean square of the norms of
-    the tokens. Biases are left out, turns by place (rotary embeddings) are those at equal places, and there is no mask:
+    the tokens; W is the identity for a single head without an output projection. Biases are left out, turns by place (rotary embeddings) are those at equal places, and there is no mask:
     D and V alone decide whether there is an energy.
     """
-    if p.output is None:
-        raise GeoattnError(f"{p.name}: no output projection was found, so that V is no square matrix.")
+    if not _is_square(p):
+        raise GeoattnError(f"{p.name}: {_NOT_SQUARE}.")
     x = p.tokens[sample] if p.mask is None else p.tokens[sample][p.mask[sample]]
     norms = x.norm(dim=-1, keepdim=True)
     if bool((norms == 0).any()):
         raise GeoattnError(f"{p.name}: a token is zero and has no direction.")
     radius = norms.square().mean().sqrt()
     D = radius**2 * p.query[head].mT @ p.key[head]
-    V = radius * p.output[head] @ p.value[head]
+    V = radius * (p.value[head] if p.output is None else p.output[head] @ p.value[head])
     return x / norms, D, V
 
 
@@ -57,7 +58,7 @@ class GradientFlowLens(Lens):
 
     ``gradient_share`` and ``metric_share`` are those of `gradient_share` with the norms ``round`` and ``mobility``;
     ``residual``, ``symmetry`` and ``alignment`` as there. See `head_flow` for what D and V of a head are. Layers whose
-    heads are no such maps are left out, and the profile says so.
+    heads are no such maps are left out, or have NaN, and the profile says so.
     """
 
     name = "gradient_flow"
@@ -80,9 +81,8 @@ class GradientFlowLens(Lens):
             return
         some = first_samples(batch, left)
         for place, p in self._pass.projections(some):
-            if p.output is None:
-                self._pass.skipped[p.name] = "no output projection was found, so that V is no square matrix."
-                continue
+            if not _is_square(p):
+                self._pass.skipped[p.name] = _NOT_SQUARE
             key = next(name for name, number in self._pass.places.items() if number == place)
             b, h = p.q.shape[:2]
             values = {name: np.full((b, h), np.nan) for name in STATISTICS}
@@ -116,6 +116,12 @@ class GradientFlowLens(Lens):
     def notes(self, states: Sequence[Means]) -> list[str]:
         """Layers that could not be measured."""
         return [f"gradient_flow: {name} was left out: {why}" for name, why in self._pass.skipped.items()]
+
+
+def _is_square(p: Projections) -> bool:
+    """Whether the head writes to the space that it reads: with an output projection, or as a single head without."""
+    h, width, d = p.value.shape
+    return p.output is not None or (h == 1 and width == d)
 
 
 def _shares_or_none(p: Projections, sample: int, head: int, seed: int) -> dict[str, float]:

@@ -14,7 +14,7 @@ from geoattn.attention.call import Call
 from geoattn.attention.record import Record
 from geoattn.smoothness.lanczos import largest_singular
 from geoattn.training.attachments import register_attachment
-from geoattn.training.distributed import mean_over_samples
+from geoattn.training.distributed import current, mean_over_samples
 from geoattn.training.regularisers.contract import Penalty, Regulariser
 from geoattn.training.regularisers.draw import draw_samples
 from geoattn.training.strength import read_weight
@@ -116,9 +116,11 @@ class LipschitzRegulariser(Regulariser):
                 taken = max(taken, used)
         all_ = torch.cat(values) if values else torch.zeros(0, device=device, requires_grad=True)
         mean = mean_over_samples(all_)
-        figures = {"lipschitz": mean.detach(), "steps": float(taken)}
-        if values:
-            figures["lipschitz_max"] = all_.detach().max()
+        largest = float(all_.detach().max()) if values else 0.0
+        processes = current()
+        if processes is not None:
+            largest, taken = (max(part) for part in zip(*processes.gather((largest, taken)), strict=True))
+        figures = {"lipschitz": mean.detach(), "lipschitz_max": largest, "lanczos_steps": float(taken)}
         return Penalty((self.gamma if self.direction == "decrease" else -self.gamma) * mean, figures)
 
     def _constants(self, call: Call, sample: Tensor, head: int, seed: int) -> tuple[Tensor, int]:
