@@ -9,16 +9,19 @@ from typing import Any
 
 from torch import nn
 
+from geoattn._core.errors import GeoattnError
+from geoattn.datasets.loader import load_data
 from geoattn.models.loading import load_model, load_tokenizer
 from geoattn.runs.trial import workspace
+from geoattn.studies.engine.learner import own_tokenizer
 from geoattn.studies.engine.pretrained import pretrained_folder
 from geoattn.training.loop import train
 from geoattn.training.recipe import Recipe
 
 __all__ = ["FINE_TUNED", "FineTuned", "fine_tune"]
 
-#: Learning rates by name of the model.
-FINE_TUNED = {"bert-tiny-questions": 3e-4, "minilm": 1e-4}
+#: Learning rates by name of the model. random-bert is a small BERT without training, for smoke runs.
+FINE_TUNED = {"bert-tiny-questions": 3e-4, "minilm": 1e-4, "random-bert": 1e-3}
 _TEST_ROWS = 2000  # on which accuracy is reported after each epoch
 
 
@@ -43,16 +46,28 @@ def fine_tune(
     finished one is read. With the folder, studies that fine-tune the same model do it once. Tokens of the texts come
     from the tokenizer of the model, cut at ``length``.
     """
-    folder = pretrained_folder(name)
-    tokenizer = load_tokenizer(folder)
-    tokenizer.model_max_length = length
+    if name not in FINE_TUNED:
+        raise GeoattnError(f"unknown model {name!r}; expected one of {', '.join(FINE_TUNED)}.")
     recipe = Recipe(
         data, epochs=epochs, batch=batch, rate=FINE_TUNED[name], limit=rows, test_limit=_TEST_ROWS, seed=seed,
         length=length,
     )  # fmt: skip
-    model = load_model(folder, classes=2, seed=seed)
+    model, tokenizer = _start(name, recipe)
     done = train(recipe, _kept(name, recipe), checkpoint_every=50, model=model, tokenizer=tokenizer)
     return FineTuned(done.model, tokenizer, done.train_accuracy, done.test_accuracy, done.history)
+
+
+def _start(name: str, recipe: Recipe) -> tuple[nn.Module, Any]:
+    """The classifier before its first step, with a new head unless its own has two classes, and its tokenizer."""
+    if name == "random-bert":
+        texts = load_data(recipe.data, split="train", limit=recipe.limit, seed=recipe.data_seed).texts
+        tokenizer = own_tokenizer(texts or (), recipe.length)
+        changes = {"vocab_size": len(tokenizer), "hidden_size": 16, "intermediate_size": 16}
+        return load_model("bert-tiny", weights="random", classes=2, seed=recipe.seed, **changes), tokenizer
+    folder = pretrained_folder(name)
+    tokenizer = load_tokenizer(folder)
+    tokenizer.model_max_length = recipe.length
+    return load_model(folder, classes=2, seed=recipe.seed), tokenizer
 
 
 def _kept(name: str, recipe: Recipe) -> Path | None:
