@@ -29,10 +29,10 @@ endif
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DELETE_ON_ERROR:
-.PHONY: help report test test-slow sanitize bench lint format wheel docs lock install clean distclean
+.PHONY: help report test test-slow sanitize bench lint format wheel wheel-notebooks notebooks docs lock install clean distclean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 
 report: $(INSTALLED) ## report.html on the embedded model
 	@$(BIN)/geoattn report
@@ -78,6 +78,12 @@ format: $(DEPS) ## let ruff and clang-format format and fix
 
 wheel: dist/.stamp ## build a wheel into dist/ and try it in a clean environment
 	@ls dist/*.whl
+
+wheel-notebooks: dist/.stamp ## run the notebooks that need nothing but the wheel, from the wheel alone
+	tests/wheel/check_wheel.sh dist/geoattn-*.whl $(BIN)/python notebooks
+
+notebooks: $(INSTALLED) ## execute the notebooks of the documentation anew
+	$(BIN)/python docs/make_notebooks.py
 
 docs: $(INSTALLED) ## build the documentation into site/
 	$(BIN)/mkdocs build --strict

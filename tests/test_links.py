@@ -50,6 +50,8 @@ def fault(page: Path, link: str) -> str | None:
         return None
     path, _, anchor = link.partition("#")
     target = (page.parent / path).resolve() if path else page
+    if target.suffix == ".md" and target.with_suffix(".ipynb").exists():
+        return None  # a page that the site makes from a notebook
     if not target.exists():
         return f"{link}: there is no {path}"
     if anchor and target.suffix == ".md" and anchor not in anchors(target):

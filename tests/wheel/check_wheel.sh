@@ -1,10 +1,12 @@
 #!/bin/sh
-# check_wheel.sh WHEEL PYTHON: the wheel installs without a compiler and computes, in a new environment.
+# check_wheel.sh WHEEL PYTHON [notebooks]: the wheel installs without a compiler and computes, in a new environment.
+# With a third word it runs the notebooks of the documentation that need nothing but the wheel, too.
 # The dependencies are borrowed from PYTHON's environment (a second torch would cost a gigabyte); a path
 # file adds its packages but not its own path files, so its editable geoattn stays out of sight.
 set -eu
 wheel=$1
 python=$2
+docs=$(cd "$(dirname "$0")/../../docs" && pwd)
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 
@@ -34,3 +36,7 @@ assert home in Path(native).resolve().parents, f"{native} is not from the wheel"
 print(f"geoattn {geoattn.__version__}: installed without a compiler, curvature computed")
 EOF
 venv/bin/geoattn --help > /dev/null
+if [ "${3:-}" = notebooks ]; then
+  env -u GEOATTN_DATA -u GEOATTN_MODELS CC=/bin/false CXX=/bin/false HF_HUB_OFFLINE=1 \
+    venv/bin/python "$docs/make_notebooks.py" --check embedded
+fi
