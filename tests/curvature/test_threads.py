@@ -30,8 +30,9 @@ def test_an_error_of_progress_ends_the_work(threads):
         raise RuntimeError(f"{done} are enough")
 
     start = time.monotonic()
-    with pytest.raises(RuntimeError, match="are enough"):
+    with pytest.raises(ga.GeoattnError, match=r"progress= raised RuntimeError: \d+ are enough") as raised:
         ga.ollivier_ricci(attention(1, 400)[0], threads=threads, progress=stop)
+    assert isinstance(raised.value.__cause__, RuntimeError)
     assert time.monotonic() - start < 10  # all edges take minutes
 
 

@@ -225,7 +225,7 @@ def test_remote_code_is_not_run(folder, tmp_path):
     marker = tmp_path / "ran"
     (folder / "configuration_evil.py").write_text(f"open({str(marker)!r}, 'w').write('x')\nclass EvilConfig: pass\n")
     edit_config(folder, model_type="evil", auto_map={"AutoConfig": "configuration_evil.EvilConfig"})
-    one_line(r"cannot load ", folder)
+    one_line(r"names code of its own \(auto_map\)", folder)
     assert not marker.exists()
 
 

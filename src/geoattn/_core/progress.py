@@ -3,11 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
-__all__ = ["Progress", "in_parts"]
+from geoattn._core.errors import GeoattnError
+
+__all__ = ["Progress", "guarded", "in_parts"]
 
 #: Called with (done, total), done rising from 0 to total.
 Progress = Callable[[float | int, float | int], object]
+
+
+def guarded(progress: Any) -> Any:
+    """A callback of the user whose own errors say whose they are; None stays None.
+
+    >>> guarded(lambda done, total: 1 / 0)(1, 2)
+    Traceback (most recent call last):
+    geoattn._core.errors.GeoattnError: progress= raised ZeroDivisionError: division by zero. The work was given up.
+    """
+    if progress is None:
+        return None
+    if not callable(progress):
+        raise GeoattnError(f"progress must be a function of (done, total), or None; got {type(progress).__name__}.")
+
+    def tell(*arguments: Any) -> object:
+        try:
+            return progress(*arguments)
+        except Exception as error:
+            raise GeoattnError(f"progress= raised {type(error).__name__}: {error}. The work was given up.") from error
+
+    return tell
 
 
 def in_parts(progress: Progress | None, sizes: Iterable[float | int]) -> list[Progress]:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from geoattn._core import read_limit as limits
 from geoattn._core.errors import GeoattnError
 from geoattn._version import __version__
 from geoattn.cli.cite import cite
@@ -122,5 +123,14 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
     ] = False,
+    read_limit: Annotated[
+        str | None,
+        typer.Option(
+            help="Memory that the content of a file may take, such as 8GB. Default: 2GB, or four times the file.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
-    pass
+    if read_limit is not None:
+        os.environ[limits.LIMIT_VARIABLE] = read_limit  # for the processes of a study, too
+    limits.read_limit()  # a limit that is no size is an error before the work

@@ -184,11 +184,10 @@ def _read_edges(edges: str) -> Any:
 def _read_mask(path: Path | None) -> Any:
     if path is None:
         return None
-    import numpy as np
+    from geoattn._core.numpy_files import read_npy
 
     try:
-        with open(path, "rb") as file:
-            return np.lib.format.read_array(file, allow_pickle=False)
+        return read_npy(path)
     except FileNotFoundError:
         raise GeoattnError(f"--mask: no such file: {path}.") from None
     except Exception as error:

@@ -219,11 +219,10 @@ def _number(option: str, text: str) -> float:
 
 
 def _read_npy(option: str, path: Path) -> Any:
-    import numpy as np
+    from geoattn._core.numpy_files import read_npy
 
     try:
-        with open(path, "rb") as file:
-            array = np.lib.format.read_array(file, allow_pickle=False)
+        array = read_npy(path)
     except FileNotFoundError:
         raise GeoattnError(f"{option}: no such file: {path}.") from None
     except Exception as error:

@@ -14,6 +14,7 @@ import typer
 
 from geoattn._core.errors import GeoattnError, GeoattnWarning
 from geoattn._core.files import write_atomically
+from geoattn._core.text_files import read_json
 from geoattn.cli.printable import printable
 from geoattn.cli.progress import LateProgress
 
@@ -144,7 +145,7 @@ def _list(as_json: bool) -> None:
 
 def _size_of(out: Path) -> str:
     try:
-        return str(json.loads((out / "trials.json").read_bytes())["size"])
+        return str(read_json(out / "trials.json")["size"])
     except (OSError, ValueError, KeyError, TypeError):
         return "smoke"
 

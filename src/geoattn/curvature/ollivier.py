@@ -13,6 +13,7 @@ from jaxtyping import Bool, Int
 from geoattn import _native
 from geoattn._core.arguments import Count, Number, read_count, read_number
 from geoattn._core.errors import DegenerateCurvatureWarning, GeoattnError
+from geoattn._core.progress import guarded
 from geoattn._version import __version__
 from geoattn.curvature.captured import is_recorded, read_call
 from geoattn.curvature.complete import all_hops_one, total_variation
@@ -102,7 +103,7 @@ def ollivier_ricci(
     >>> result.max_gap < 1e-12
     True
     """
-    tolerance = read_number("tolerance", tolerance, least=0.0)
+    tolerance, progress = read_number("tolerance", tolerance, least=0.0), guarded(progress)
     if is_recorded(attention):
         attention, mask = read_call(attention, mask)
     with crew_of(backend) as crew:
@@ -183,6 +184,8 @@ def _fit_wanted(wanted: np.ndarray, weights: Weights) -> np.ndarray:
         wanted = np.broadcast_to(wanted, shape).reshape(-1, weights.n, weights.n)
     except ValueError:
         raise GeoattnError(f"edges as booleans must broadcast to {shape}; got shape {wanted.shape}.") from None
+    if not wanted.any():
+        raise GeoattnError("edges as booleans must be True for at least one pair; all are False.")
     return wanted if weights.convention.directed else wanted | wanted.swapaxes(-1, -2)
 
 

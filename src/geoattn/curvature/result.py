@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int, UInt8
 from geoattn._core.display import Viewable
 from geoattn._core.errors import GeoattnError
 from geoattn._core.files import write_atomically
+from geoattn._core.numpy_files import npz_names, read_npz
 from geoattn._version import __version__
 from geoattn.curvature.transport import IDLE_MASS, Status
 from geoattn.graph.axes import name_axes
@@ -277,9 +278,8 @@ class Curvature(Viewable):
     def load(cls, path: str | os.PathLike[str]) -> Curvature:
         """Read what `save` wrote. Nothing in the file is executed."""
         try:
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as data:
-                meta = json.loads(str(data["meta"]))
-                arrays = {name: data[name] for name in (*_FIELDS, *(["index"] if "index" in data else []))}
+            arrays = read_npz(path, ["meta", *_FIELDS, *(["index"] if "index" in npz_names(path) else [])])
+            meta = json.loads(str(arrays.pop("meta")))
             return cls(
                 **arrays, convention=Convention(**meta["convention"]), shape=tuple(meta["shape"]), edges=meta["edges"],
                 settings=meta["settings"],

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from geoattn._core.errors import GeoattnError
+from geoattn._core.numpy_files import npz_names, read_npz
 
 __all__ = ["AXES", "Layer", "open_attention"]
 
@@ -141,18 +142,11 @@ def _read_npz(path: Path, keys: Sequence[str]) -> list[_Array]:
 
     @lru_cache(maxsize=1)  # the layers of one array follow each other
     def load(name: str) -> np.ndarray:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as data:
-            array = data[name]
-        if not isinstance(array, np.ndarray):
-            raise ValueError(f"{name} is not an array")
-        return array
+        return read_npz(path, [name])[name]
 
     try:
-        # opened here: numpy would leave a broken archive open
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as data:
-            present = list(data.files)
         arrays = []
-        for name in _choose(path, present, keys):
+        for name in _choose(path, npz_names(path), keys):
             array = load(name)  # read in full: a truncated file shows now, not after hours
             arrays.append(_Array(name, array.shape, array.dtype.name, lambda name=name: load(name)))
     except (GeoattnError, OSError):

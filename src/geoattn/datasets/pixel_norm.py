@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from geoattn._core.errors import GeoattnError
+from geoattn._core.text_files import read_json
 
 __all__ = ["pixel_norm"]
 
@@ -61,7 +61,7 @@ def _beside(config: Any) -> tuple[Any, Any] | None:
     if not folder or not path.is_file():
         return None
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         return content["image_mean"], content["image_std"]
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from geoattn._core.arguments import read_choice, read_count, read_number
 from geoattn._core.errors import GeoattnError
+from geoattn._core.progress import guarded
 from geoattn.dynamics.attend import ENGINES
 from geoattn.dynamics.drift import tangent
 from geoattn.dynamics.energy import log_energy_of
@@ -162,7 +163,7 @@ def simulate(
     counts, calm = _advance(
         run, flat, integrator, h, tolerance, stationary, open_ended,
         read_count("most_steps", most_steps, least=1), noise,
-        torch.Generator(x.device).manual_seed(read_count("seed", seed, least=0)), record, progress,
+        torch.Generator(x.device).manual_seed(read_count("seed", seed, least=0)), record, guarded(progress),
     )  # fmt: skip
     given = {"beta": beta, "D": D, "V": V}
     kept = {

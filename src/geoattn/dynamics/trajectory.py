@@ -16,6 +16,7 @@ from geoattn._core.arguments import read_count
 from geoattn._core.display import Viewable
 from geoattn._core.errors import GeoattnError
 from geoattn._core.files import write_atomically
+from geoattn._core.numpy_files import read_npz
 from geoattn._version import __version__
 from geoattn.dynamics.clusters import cluster_count
 from geoattn.dynamics.energy import exp_or_error
@@ -150,16 +151,16 @@ class Trajectory(Viewable):
     def load(cls, path: str | os.PathLike[str]) -> Trajectory:
         """Read what `save` wrote."""
         try:
-            with np.load(path, allow_pickle=False) as file:
-                header = json.loads(str(file["header"]))
-                arrays = {name: torch.from_numpy(file[name]) for name in file.files if name != "header"}
-        except (OSError, KeyError, ValueError) as error:
+            packed = read_npz(path)
+            header = json.loads(str(packed.pop("header")))
+            arrays = {name: torch.from_numpy(array) for name, array in packed.items()}
+            named: dict[str, dict[str, Tensor]] = {"observable": {}, "given": {}}
+            for key in [k for k in arrays if ":" in k]:
+                kind, name = key.split(":", 1)
+                named[kind][name] = arrays.pop(key)
+            return cls(**arrays, **header, observables=named["observable"], given=named["given"])
+        except Exception as error:  # whatever a file of another kind makes of it
             raise GeoattnError(f"{os.fspath(path)} is not a trajectory written by geoattn ({error}).") from None
-        named: dict[str, dict[str, Tensor]] = {"observable": {}, "given": {}}
-        for key in [k for k in arrays if ":" in k]:
-            kind, name = key.split(":", 1)
-            named[kind][name] = arrays.pop(key)
-        return cls(**arrays, **header, observables=named["observable"], given=named["given"])
 
     def at(self, index: int) -> Float[Tensor, "*b n d"]:
         """Tokens at one kept time."""

@@ -7,10 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from geoattn._core.errors import GeoattnError
+from geoattn._core.numpy_files import npz_names, read_npz
+from geoattn._core.read_limit import Budget, memory_of
+from geoattn._core.text_files import lines_of
+from geoattn.graph.graph_bounds import check_gml, check_graphml, check_mtx, check_nodes
 
 __all__ = ["GRAPH_SUFFIXES", "is_graph_file", "read_graph_file"]
 
 GRAPH_SUFFIXES = (".graphml", ".gml", ".edgelist", ".edges", ".csv", ".tsv", ".txt", ".mtx")
+_LONGEST_LINE = 1 << 20  # bytes of a line of an edge list
+_EDGE, _NODE = 380, 320  # bytes that networkx takes for an edge and for a node
 
 
 def is_graph_file(path: Path) -> bool:
@@ -19,12 +25,9 @@ def is_graph_file(path: Path) -> bool:
         return True
     if path.suffix.lower() != ".npz":
         return False
-    import zipfile
-
     try:
-        with zipfile.ZipFile(path) as file:
-            return {"format.npy", "shape.npy", "data.npy"} <= set(file.namelist())
-    except (OSError, zipfile.BadZipFile):
+        return path.is_file() and {"format", "shape", "data"} <= set(npz_names(path))
+    except (OSError, ValueError):
         return False
 
 
@@ -46,12 +49,14 @@ def read_graph_file(path: Path) -> Any:
 def _graphml(path: Path) -> Any:
     import networkx as nx
 
+    check_graphml(path)
     return nx.read_graphml(path)
 
 
 def _gml(path: Path) -> Any:
     import networkx as nx
 
+    check_gml(path)
     try:
         return nx.read_gml(path)
     except nx.NetworkXError as error:
@@ -64,6 +69,7 @@ def _mtx(path: Path) -> Any:
     from scipy.io import mmread
     from scipy.sparse import issparse
 
+    check_mtx(path)
     matrix = mmread(path)
     if not issparse(matrix):
         raise GeoattnError(f"{path} holds a dense matrix; save it as .npy.")
@@ -73,44 +79,53 @@ def _mtx(path: Path) -> Any:
 def _npz(path: Path) -> Any:
     from scipy.sparse import load_npz
 
+    about = read_npz(path)  # bounded; SciPy reads it again
+    if about["shape"].shape != (2,) or about["shape"].dtype.kind not in "iu":
+        raise GeoattnError(f"{path} does not hold a sparse matrix: its shape is {about['shape'].shape}.")
+    check_nodes(path, int(about["shape"].max()), about["data"].size)
+    del about
     with open(path, "rb") as file:
-        return load_npz(file)
+        matrix = load_npz(file)
+    if hasattr(matrix, "check_format"):
+        matrix.check_format(full_check=True)  # indices outside the matrix would be read as they are
+    return matrix
 
 
 def _edge_list(path: Path) -> Any:
     import networkx as nx
 
     graph, width = nx.Graph(), 0
-    with open(path, encoding="utf-8", newline="") as file:
-        for number, line in enumerate(file, 1):
-            text = line.split("#", 1)[0].strip()
-            if not text:
-                continue
-            cells = [c.strip() for c in next(csv.reader([text]))] if "," in text else text.split()
-            if len(cells) not in (2, 3) or not all(cells):
-                raise GeoattnError(
-                    f"{path}, line {number}: expected two nodes and maybe a weight; got {text[:60]!r}. Is it complete?"
-                )
-            weight = 1.0
-            if len(cells) == 3:
-                try:
-                    weight = float(cells[2])
-                except ValueError:
-                    if graph.number_of_edges() == 0 and number == 1:
-                        continue  # a header
-                    raise GeoattnError(f"{path}, line {number}: {cells[2]!r} is not a weight.") from None
-            elif number == 1 and {c.lower() for c in cells} <= {"source", "target", "from", "to", "u", "v"}:
-                continue
-            if len(cells) != (width := width or len(cells)):
-                raise GeoattnError(
-                    f"{path}, line {number}: {len(cells)} columns, {width} in the lines before. Is it complete?"
-                )
-            if graph.has_edge(*cells[:2]):
-                raise GeoattnError(
-                    f"{path}, line {number}: edge {tuple(cells[:2])} is there twice (an edge list is undirected;"
-                    " a directed graph fits into .graphml, .gml, .mtx or .npz)."
-                )
-            graph.add_edge(cells[0], cells[1], weight=weight)
+    budget = Budget(path, "its edges")
+    for number, line in enumerate(lines_of(path, longest=_LONGEST_LINE), 1):
+        text = line.split("#", 1)[0].strip()
+        if not text:
+            continue
+        cells = [c.strip() for c in next(csv.reader([text]))] if "," in text else text.split()
+        if len(cells) not in (2, 3) or not all(cells):
+            raise GeoattnError(
+                f"{path}, line {number}: expected two nodes and maybe a weight; got {text[:60]!r}. Is it complete?"
+            )
+        weight = 1.0
+        if len(cells) == 3:
+            try:
+                weight = float(cells[2])
+            except ValueError:
+                if graph.number_of_edges() == 0 and number == 1:
+                    continue  # a header
+                raise GeoattnError(f"{path}, line {number}: {cells[2]!r} is not a weight.") from None
+        elif number == 1 and {c.lower() for c in cells} <= {"source", "target", "from", "to", "u", "v"}:
+            continue
+        if len(cells) != (width := width or len(cells)):
+            raise GeoattnError(
+                f"{path}, line {number}: {len(cells)} columns, {width} in the lines before. Is it complete?"
+            )
+        if graph.has_edge(*cells[:2]):
+            raise GeoattnError(
+                f"{path}, line {number}: edge {tuple(cells[:2])} is there twice (an edge list is undirected;"
+                " a directed graph fits into .graphml, .gml, .mtx or .npz)."
+            )
+        budget.spend(_EDGE + sum(memory_of(cell) + _NODE for cell in cells[:2] if cell not in graph))
+        graph.add_edge(cells[0], cells[1], weight=weight)
     if graph.number_of_edges() == 0:
         raise GeoattnError(f"{path} holds no edge.")
     return graph

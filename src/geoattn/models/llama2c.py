@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import struct
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 
 from geoattn._core.errors import GeoattnError
+from geoattn._core.read_limit import check_need
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["load_llama2c"]
 
 _HEADER = ("dim", "hidden_dim", "n_layers", "n_heads", "n_kv_heads", "vocab_size", "seq_len")
+_LAYER = 60_000  # bytes that Python takes for a layer without weights
 _BYTES_FROM, _BYTES_TO = 3, 259  # tokens of single bytes, after <unk>, <s>, </s>
 
 
@@ -79,12 +82,13 @@ def _read_model(path: Path) -> LlamaForCausalLM:
     }  # fmt: skip
     if not shared:
         shapes["head"] = (header["vocab_size"], d)
-    expected = size + 4 * sum(int(np.prod(shape)) for shape in shapes.values())
+    expected = size + 4 * sum(math.prod(shape) for shape in shapes.values())
     if len(data) != expected:
         raise GeoattnError(f"{path}: expected {expected:,} bytes from its header; got {len(data):,}. Get it again.")
+    check_need(path, 4 * len(data) + _LAYER * layers, f"{layers:,} layers")
     w, offset = {}, size
     for name, shape in shapes.items():
-        count = int(np.prod(shape))
+        count = math.prod(shape)
         w[name] = torch.from_numpy(np.frombuffer(data, "<f4", count, offset).reshape(shape).copy())
         offset += 4 * count
     config = LlamaConfig(

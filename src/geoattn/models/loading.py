@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,9 +14,12 @@ from torch import nn
 
 from geoattn._core.errors import GeoattnError
 from geoattn._core.names import did_you_mean
+from geoattn._core.read_limit import read_limit
 from geoattn.datasets.hub import hub_reachable, only_cached
 from geoattn.models.lvit import LViT, LViTConfig
 from geoattn.models.lvit_file import load_lvit
+from geoattn.models.model_size import check_settings, check_size
+from geoattn.models.trusted_folder import check_code, check_folder, check_weights, weight_bytes
 from geoattn.models.zoo import ZOO, Entry, entry_of
 
 __all__ = ["load_model", "load_tokenizer"]
@@ -85,9 +87,11 @@ def load_model(
             return _from_config(_named_config(entry, classes, changes), classes, bare=True).eval()
         source = _Source.of(name_or_path, entry)
         if source.local and weights == "pretrained":
-            _check_safetensors(Path(source.place))
+            check_weights(Path(source.place))
         if weights == "random":
-            return _from_config(source.config(classes, changes), classes, bare=False).eval()
+            config = source.config(classes, changes)
+            source.check_size(config, classes, bare=False)
+            return _from_config(config, classes, bare=False).eval()
         return source.model(classes, bare=entry is not None).eval()
 
 
@@ -181,6 +185,8 @@ def _from_config(config: Any, classes: int | None, *, bare: bool) -> nn.Module:
     build, options = _model_class(config, classes, bare=bare)
     try:
         return build(config, **options)
+    except GeoattnError:
+        raise
     except (ValueError, TypeError, RuntimeError) as error:
         raise GeoattnError(f"the configuration of {build.__name__} does not work: {_one_line(error)}") from None
 
@@ -198,7 +204,7 @@ class _Source:
             return _Source(entry.hub, entry.title, revision=entry.revision, local=False)
         path = Path(name_or_path)
         if path.is_dir():
-            _check_folder(path)
+            check_folder(path)
             return _Source(str(path), str(path), local=True)
         name = str(name_or_path)
         if name.count("/") == 1 and not name.startswith((".", "/", "~")):
@@ -227,13 +233,25 @@ class _Source:
 
     def config(self, classes: int | None, changes: dict[str, Any]) -> Any:
         """The configuration, changed."""
-        from transformers import AutoConfig
+        from transformers import AutoConfig, PreTrainedConfig
 
+        if not self.local:
+            content, _ = self.call(PreTrainedConfig.get_config_dict)
+            check_settings(content, self.title)
+            check_code(content, self.title)
         return _changed(self.call(AutoConfig.from_pretrained), classes, changes, self.title)
+
+    def check_size(self, config: Any, classes: int | None, *, bare: bool) -> None:
+        """An error of one line for a folder whose model is larger than its weights, and than what may be read."""
+        if self.local:
+            # Weights may be stored in half the bytes, or in a quarter, of what they take here.
+            most = max(read_limit(), 4 * weight_bytes(Path(self.place)))
+            check_size(lambda: _from_config(config, classes, bare=bare), self.title, most=most)
 
     def model(self, classes: int | None, *, bare: bool) -> nn.Module:
         """The model with all its weights."""
         config = self.config(classes, {})
+        self.check_size(config, classes, bare=bare)
         build, options = _model_class(config, classes, bare=bare)
         model, report = self.call(
             build.from_pretrained, config=config, use_safetensors=True, ignore_mismatched_sizes=True,
@@ -256,29 +274,6 @@ class _Source:
                 f"{self.title}: {len(wrong)} weights do not fit the configuration of {type(model).__name__}; "
                 f"first {name}: {wrong[name]}. Give the config.json that belongs to the weights."
             )
-
-
-def _check_folder(folder: Path) -> None:
-    config = folder / "config.json"
-    if not config.is_file():
-        raise GeoattnError(f"{folder} has no config.json; expected a folder that save_pretrained wrote.")
-    try:
-        content = json.loads(config.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise GeoattnError(f"{config} is not JSON ({error}).") from None
-    if not isinstance(content, dict) or "model_type" not in content:
-        raise GeoattnError(f"{config} names no model_type, so it is not a configuration of transformers.")
-
-
-def _check_safetensors(folder: Path) -> None:
-    if any(folder.glob("*.safetensors")):
-        return
-    formats = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack")
-    others = [path.name for path in sorted(folder.iterdir()) if path.suffix in formats]
-    raise GeoattnError(
-        f"only safetensors are read, and {folder} has none ({', '.join(others) or 'no weights at all'}): "
-        "save the model with save_pretrained where you trust its files."
-    )
 
 
 @contextmanager

@@ -9,8 +9,10 @@ from typing import Any
 
 from geoattn._core.errors import GeoattnError
 from geoattn._core.files import write_atomically
+from geoattn._core.text_files import parse_json
 from geoattn._version import __version__
 from geoattn.models.lvit import LViT, LViTConfig
+from geoattn.models.model_size import check_settings, check_size
 
 __all__ = ["load_lvit", "read_notes", "save_lvit"]
 
@@ -52,7 +54,10 @@ def load_lvit(path: str | os.PathLike[str]) -> LViT:
     True
     """
     tensors, about = _open(path)
-    model = LViT(LViTConfig.from_dict(about["config"]))
+    check_settings(about["config"], str(path))
+    config = LViTConfig.from_dict(about["config"])
+    check_size(lambda: LViT(config), path)
+    model = LViT(config)
     wanted = {name: tuple(t.shape) for name, t in model.state_dict().items()}
     found = {name: tuple(t.shape) for name, t in tensors.items()}
     wrong = [name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)]
@@ -97,4 +102,10 @@ def _open(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]
             f"{path} has no L-ViT configuration in it; expected a file that save_lvit wrote. "
             "For another model give the folder with its config.json and model.safetensors."
         )
-    return tensors, json.loads(text)
+    try:
+        about = parse_json(text)
+        if not isinstance(about["config"], dict) or not isinstance(about["notes"], dict):
+            raise ValueError("config and notes expected")
+    except (ValueError, KeyError, TypeError) as error:
+        raise GeoattnError(f"{path}: the configuration in it cannot be read ({error}); make it again.") from None
+    return tensors, about

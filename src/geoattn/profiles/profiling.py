@@ -15,6 +15,7 @@ from torch import nn
 from geoattn import _native
 from geoattn._core.arguments import Count, read_choice, read_count, read_number
 from geoattn._core.errors import GeoattnError
+from geoattn._core.progress import guarded
 from geoattn._version import __version__
 from geoattn.attention.selection import Layers
 from geoattn.curvature.layout import read_edges
@@ -177,7 +178,7 @@ def profile(
     made = LensSettings(model, layers, conventions, asked, threads, seed, resamplings, smoothness_samples)
     chosen, lenses_made = make_lenses(lenses, made)
     kept = Examples(read_count("examples", examples, least=0), conventions[0], tokenizer, threads)
-    run = Run(Viewer(model, layers, rules, lenses_made, kept, sink), progress)
+    run = Run(Viewer(model, layers, rules, lenses_made, kept, sink), guarded(progress))
     for lens in lenses_made:
         if isinstance(lens, CurvatureLens) and minutes is not None:
             lens.deadline = time.monotonic() + 60 * minutes

@@ -15,6 +15,8 @@ from jaxtyping import Float
 from geoattn._core.display import Viewable
 from geoattn._core.errors import GeoattnError
 from geoattn._core.files import write_atomically
+from geoattn._core.numpy_files import read_npz
+from geoattn._core.parquet_files import open_parquet, read_columns
 from geoattn._core.visible import visible
 from geoattn.graph.convention import Convention
 from geoattn.profiles.examples import Example
@@ -238,11 +240,8 @@ class Profile(Viewable):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Profile:
         """Read what `save` wrote. Nothing in the file is executed."""
-        import pandas as pd
-
         try:
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as data:
-                arrays = {name: data[name] for name in data.files}
+            arrays = read_npz(path)
             meta = json.loads(str(arrays["meta"]))
             if meta["format"] != _FORMAT:
                 raise GeoattnError(f"{path} has format {meta['format']}, this version reads {_FORMAT}: make it anew.")
@@ -260,7 +259,7 @@ class Profile(Viewable):
                 for i, e in enumerate(meta["examples"])
             )  # fmt: skip
             return cls(
-                table=pd.read_parquet(io.BytesIO(arrays["table"].tobytes())),
+                table=read_columns(open_parquet(io.BytesIO(arrays["table"].tobytes()), path), path).to_pandas(),
                 layers=layers,
                 conventions=conventions,
                 histograms={

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from geoattn._core.errors import GeoattnError
 from geoattn._core.files import write_atomically
+from geoattn._core.read_limit import Budget, memory_of
+from geoattn._core.text_files import parse_json, read_json
 
 __all__ = ["PackedTrials", "pack_folder"]
 
@@ -38,10 +41,14 @@ class PackedTrials:
             return self._trials
         if self._seen != (now.st_mtime_ns, now.st_size):
             try:
-                lines = self.path.read_bytes().splitlines()
+                budget, trials = Budget(self.path, "its trials"), {}
+                for line in _lines(self.path):
+                    key, content = _read_line(line)
+                    budget.spend(memory_of(content))
+                    trials[key] = content
+                self._trials = trials
             except OSError as error:
                 raise GeoattnError(f"cannot read {self.path}: {error.strerror or error}.") from None
-            self._trials = dict(map(_read_line, lines))
             self._seen = now.st_mtime_ns, now.st_size
         return self._trials
 
@@ -53,14 +60,14 @@ def pack_folder(loose: Path, packed: Path) -> int:
     """
     lines = {}
     if packed.exists():
-        for line in packed.read_bytes().splitlines():
+        for line in _lines(packed):
             key, content = _read_line(line)
             if content is not None:
                 lines[key] = line
     folded: list[Path] = []
     for path in sorted(loose.glob("*.json")):
         try:
-            content = json.loads(path.read_bytes())
+            content = read_json(path)
         except ValueError:
             continue
         if isinstance(content, dict) and "checksum" in content and "result" in content:
@@ -78,10 +85,16 @@ def pack_folder(loose: Path, packed: Path) -> int:
     return len(folded)
 
 
+def _lines(path: Path) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        for line in file:
+            yield line.rstrip(b"\r\n")
+
+
 def _read_line(line: bytes) -> tuple[str, dict[str, Any] | None]:
     """Key and content of a line."""
     try:
-        content = json.loads(line)
+        content = parse_json(line)
         return str(content.pop("key")), content
     except (ValueError, KeyError, TypeError, AttributeError):
         return f"damaged {line[:40]!r}", None

@@ -9,6 +9,7 @@ from typing import Any
 
 from geoattn._core.errors import GeoattnError, GeoattnWarning
 from geoattn._core.files import set_aside, write_atomically
+from geoattn._core.text_files import read_json
 from geoattn.runs.locks import Locks
 from geoattn.runs.stored_trial import canonical
 
@@ -50,7 +51,7 @@ def write_plan(
 def _planned(path: Path) -> dict[str, Any] | None:
     """What the file says; None when there is none, or one that cannot be read."""
     try:
-        content = json.loads(path.read_bytes())
+        content = read_json(path)
         return content if isinstance(content, dict) and "version" in content else None
     except (OSError, ValueError):
         return None

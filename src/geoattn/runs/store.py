@@ -25,6 +25,7 @@ from typing import Any
 
 from geoattn._core.errors import GeoattnError
 from geoattn._core.files import set_aside, write_atomically
+from geoattn._core.text_files import read_json
 from geoattn._core.versions import versions
 from geoattn.runs.locks import Locks
 from geoattn.runs.packed import PackedTrials, pack_folder
@@ -103,7 +104,7 @@ class Store:
         path = self._result(config)
         try:
             before = path.stat()
-            content = json.loads(path.read_bytes())
+            content = read_json(path)
             good = is_sound(content, config)
         except FileNotFoundError:
             return self._unpacked(config)
@@ -198,7 +199,7 @@ class Store:
     def failure(self, config: dict[str, Any]) -> str | None:
         """Why a trial failed, if it did."""
         try:
-            return str(json.loads(self._failure(config).read_bytes())["error"])
+            return str(read_json(self._failure(config))["error"])
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError):

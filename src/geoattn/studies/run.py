@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from geoattn._core.errors import GeoattnError
+from geoattn._core.text_files import read_json
 from geoattn.runs.drive import run_trials
 from geoattn.runs.store import Store, TrialCounts
 from geoattn.studies.catalogue import find_study
@@ -81,7 +81,7 @@ def take_results(study: Study, size: str, out: str | os.PathLike[str], folder: s
 def _take_over(study: Study, store: Store, configs: list[dict[str, Any]], folder: Path) -> None:
     """Copy the results that another study has for these configurations: a trial is a pure function."""
     try:
-        about = json.loads((folder / "trials.json").read_text())
+        about = read_json(folder / "trials.json")
         other, version = find_study(about["study"]), about["version"]
     except (OSError, ValueError, KeyError):
         raise GeoattnError(f"{folder} holds no study to take results from.") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -10,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from geoattn._core.errors import GeoattnError
+from geoattn._core.text_files import read_json
 from geoattn.studies.claims import Claim, claims
 from geoattn.studies.engine.pooling import detectable, holm
 
@@ -70,7 +70,7 @@ def read_results(root: Path) -> list[Evidence]:
             continue
         path = folder / size / f"{name}.json"
         try:
-            about = json.loads(path.read_bytes())
+            about = read_json(path)
             planned = int(about.get("trials", 0))
             counts = (int(about.get("done", planned)), planned)
             found += [Evidence(name, size, about.get("how", ""), finding, *counts) for finding in about["findings"]]

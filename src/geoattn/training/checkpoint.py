@@ -13,6 +13,7 @@ from torch import nn
 
 from geoattn._core.errors import GeoattnError
 from geoattn._core.files import write_atomically
+from geoattn._core.text_files import parse_json
 from geoattn._version import __version__
 
 __all__ = ["Position", "load_checkpoint", "save_checkpoint"]
@@ -83,7 +84,7 @@ def load_checkpoint(
 
     try:
         with safe_open(path, framework="pt") as file:
-            about = json.loads((file.metadata() or {}).get(_KEY, "null"))
+            about = parse_json((file.metadata() or {}).get(_KEY, "null"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}
     except (SafetensorError, OSError, ValueError) as error:
         raise GeoattnError(f"{path} is not a complete checkpoint ({error}); remove it to start anew.") from None

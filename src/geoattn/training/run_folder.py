@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
+from geoattn._core.text_files import read_json
 from geoattn.training.training_log import read_json_lines
 
 __all__ = ["TrainingRun", "read_run"]
@@ -74,7 +74,7 @@ def read_run(folder: str | os.PathLike[str]) -> TrainingRun:
     """
     path = Path(folder)
     try:
-        recipe = json.loads((path / "recipe.json").read_text(encoding="utf-8"))
+        recipe = read_json(path / "recipe.json")
         rows = read_json_lines(path / "log.jsonl")
     except (OSError, ValueError):
         raise GeoattnError(

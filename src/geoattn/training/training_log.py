@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 from geoattn._core.errors import GeoattnError
 from geoattn._core.files import write_atomically
+from geoattn._core.read_limit import Budget, memory_of
+from geoattn._core.text_files import lines_of, parse_json
 
 __all__ = ["JsonLines", "TensorBoard", "WandB", "read_json_lines"]
 
@@ -57,11 +59,13 @@ def read_json_lines(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     [{'step': 0, 'loss': 2.3}]
     """
     rows = []
-    for line in Path(path).read_text(encoding="utf-8").splitlines():
+    budget = Budget(path, "its rows")
+    for line in lines_of(Path(path)):
         try:
-            rows.append(json.loads(line))
+            rows.append(parse_json(line))
         except ValueError:
             break
+        budget.spend(memory_of(rows[-1]))
     return rows
 
 

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int, UInt8
 
 from geoattn._core.errors import GeoattnError
 from geoattn._core.files import write_atomically
+from geoattn._core.numpy_files import read_npz
 from geoattn._version import __version__
 from geoattn.curvature.result import Curvature, why_degenerate
 from geoattn.curvature.sparse.tables import EdgeTable
@@ -118,9 +119,8 @@ class EdgeCurvature(EdgeTable):
     def load(cls, path: str | os.PathLike[str]) -> EdgeCurvature:
         """Read what `save` wrote. Nothing in the file is executed."""
         try:
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as data:
-                meta = json.loads(str(data["meta"]))
-                arrays = {name: data[name] for name in (*_COLUMNS, "index")}
+            arrays = read_npz(path, ["meta", *_COLUMNS, "index"])
+            meta = json.loads(str(arrays.pop("meta")))
             if meta.get("kind") != "edges":
                 raise GeoattnError("it holds the curvature of attention: read it with Curvature.load")
             return cls(

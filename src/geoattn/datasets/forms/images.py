@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import struct
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,11 @@ import numpy as np
 from jaxtyping import UInt8
 
 from geoattn._core.errors import GeoattnError
+from geoattn._core.read_limit import check_need
 from geoattn.datasets.forms.form import Asked, Form, Samples, nothing
 from geoattn.datasets.forms.texts import as_labels
 
-__all__ = ["FOLDER", "PICTURES", "is_picture", "open_picture", "picture_samples"]
+__all__ = ["FOLDER", "PICTURES", "is_picture", "open_image", "open_picture", "picture_samples"]
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
 _CHANNELS = (1, 3, 4)
@@ -96,14 +99,31 @@ def open_picture(image: Any, where: str) -> UInt8[np.ndarray, "h w c"]:
         return _from_array(image, where)
     try:
         if isinstance(image, (bytes, Path)):
-            with Image.open(io.BytesIO(image) if isinstance(image, bytes) else image) as opened:
+            with open_image(image, where) as opened:
                 image = ImageOps.exif_transpose(opened)
                 image.load()
         grey = image.mode in ("1", "L", "I;16", "I", "F")
         pixels = np.asarray(image.convert("L" if grey else "RGB"))
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise GeoattnError(f"{where}: not an image that can be read ({str(error).splitlines()[0]}).") from None
+    except GeoattnError:
+        raise
+    except (OSError, ValueError, SyntaxError, EOFError, struct.error, Image.DecompressionBombError) as error:
+        raise GeoattnError(
+            f"{where}: not an image that can be read ({(str(error) or type(error).__name__).splitlines()[0]})."
+        ) from None
     return pixels[..., None] if grey else pixels
+
+
+def open_image(image: bytes | Path, where: str) -> Any:
+    """The image of Pillow, not unpacked yet; an error of one line when it says that it has too many pixels."""
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit is that of all readers
+        opened = Image.open(io.BytesIO(image) if isinstance(image, bytes) else image)
+    width, height = opened.size
+    # Turned and converted, it is in memory three times; a pixel takes four bytes.
+    check_need(where, 12 * width * height, f"an image of {width:,} x {height:,} pixels")
+    return opened
 
 
 def _from_array(image: np.ndarray, where: str) -> UInt8[np.ndarray, "h w c"]:
