@@ -100,7 +100,11 @@ def _verdict(pairs: Pairs) -> list[Finding]:
         for claim, name, sign in (
             ("the Lipschitz regulariser lowers the local constant", "mean local constant", -1),
             ("the Lipschitz regulariser raises test accuracy", "test accuracy", 1),
-            ("the Lipschitz regulariser raises accuracy under a gradient-sign attack", "accuracy, gradient sign 0.03", 1),
+            (
+                "the Lipschitz regulariser raises accuracy under a gradient-sign attack",
+                "accuracy, gradient sign 0.03",
+                1,
+            ),
         ):
             found.append(
                 judge(
@@ -145,6 +149,6 @@ def _figure(pairs: Pairs) -> Any:
 STUDY = Study(
     "lipschitz-training", 1, "geoattn.studies.smoothness.lipschitz_training:trial", _sizes, _table, _figure, _verdict,
     paper="smoothness", place="a question of ours: smoothness as a loss",
-    how="L-ViT trained with the local constant of four drawn heads in the loss, and without, the same seeds; constants on"
-    " 16 test images, accuracy on 1,000, clean, attacked along the sign of the gradient, and perturbed.",
+    how="L-ViT trained with the local constant of four drawn heads in the loss, and without, the same seeds; constants"
+    " on 16 test images, accuracy on 1,000, clean, attacked along the sign of the gradient, and perturbed.",
 )  # fmt: skip
