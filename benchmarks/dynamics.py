@@ -1,4 +1,4 @@
-"""The drift and one Runge-Kutta step against plain NumPy, growth with n, peak memory, implicit steps, the phase diagram.
+"""The drift and a Runge-Kutta step against plain NumPy, growth with n, peak memory, implicit steps, the phase diagram.
 
     OMP_NUM_THREADS=1 python -m benchmarks dynamics
 
@@ -144,7 +144,7 @@ def phase(runs: int = 64) -> dict:
 
 
 def movement(n: int = 1000, d: int = 3, steps: int = 100) -> list[dict]:
-    """Implicit steps in the metric of attention and in W2; the promise is 2 minutes for each. The energy never falls."""
+    """Implicit steps in the metric of attention and in W2; the promise is 2 minutes for each. The energy only rises."""
     x = uniform_tokens(n, d)
     rows = []
     for metric in ("mobility", "W2"):

@@ -25,7 +25,7 @@ STATISTICS = ("gradient_share", "metric_share", "explained", "symmetry", "alignm
 
 
 def head_flow(p: Projections, sample: int, head: int) -> tuple[Tensor, Tensor, Tensor]:
-    r"""(Unit tokens, D, V) of one head as a flow on the sphere, with weights :math:`e^{x_i \cdot D x_j}` on :math:`V x_j`.
+    r"""(Unit tokens, D, V) of a head as a flow on the sphere with weights :math:`e^{x_i \cdot D x_j}` on :math:`V x_j`.
 
     D = R^2 Q^T K with the scale of the logits in it and V = R W V of the head, R the root mean square of the norms of
     the tokens; W is the identity for a single head without an output projection. Biases are left out, turns by place
