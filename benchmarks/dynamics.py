@@ -1,4 +1,4 @@
-"""The drift and one Runge-Kutta step against plain NumPy, growth with n, peak memory, and the phase diagram.
+"""The drift and a Runge-Kutta step against plain NumPy, growth with n, peak memory, implicit steps, the phase diagram.
 
     OMP_NUM_THREADS=1 python -m benchmarks dynamics
 
@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from geoattn.dynamics.drift import velocity
+from geoattn.dynamics.mobility.minimising_movement import minimising_movement
 from geoattn.dynamics.phase import phase_diagram
 from geoattn.dynamics.simulation import simulate
 from geoattn.dynamics.starts import uniform_tokens
@@ -142,6 +143,25 @@ def phase(runs: int = 64) -> dict:
     }  # fmt: skip
 
 
+def movement(n: int = 1000, d: int = 3, steps: int = 100) -> list[dict]:
+    """Implicit steps in the metric of attention and in W2; the promise is 2 minutes for each. The energy only rises."""
+    x = uniform_tokens(n, d)
+    rows = []
+    for metric in ("mobility", "W2"):
+        found: list[Any] = []
+        wall = time.perf_counter()
+        cpu = seconds(lambda m=metric, f=found: f.append(minimising_movement(x, metric=m, step=0.05, steps=steps)))
+        wall, made = time.perf_counter() - wall, found[0]
+        rows.append({
+            "n": n, "d": d, "steps": steps, "step": 0.05, "metric": metric, "cpu_seconds": cpu,
+            "seconds_on_the_wall": wall, "iterations": sum(made.iterations),
+            "largest_rise_of_the_functional": float(made.functional.diff().max()),
+            "largest_residual": float(made.residual.max()),
+        })  # fmt: skip
+        print(rows[-1], flush=True)
+    return rows
+
+
 def run() -> dict:
     """Everything."""
     return {
@@ -149,5 +169,6 @@ def run() -> dict:
         "against_numpy": [*against_numpy(), step_against_numpy()],
         "growth": growth(),
         "memory": memory(),
+        "minimising_movement": movement(),
         "phase_diagram": phase(),
     }

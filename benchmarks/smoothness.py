@@ -106,6 +106,69 @@ def against_dense(n: int = 256, d: int = 16, rounds: int = 3) -> dict:
     }  # fmt: skip
 
 
+def rivals(samples: int = 2) -> list[dict]:
+    """Bounds beside the constant on the same heads: median and largest ratio to it, and CPU seconds a head.
+
+    ``exact``: `layer_smoothness`. ``printed`` and ``sharper``: the bounds over the ball of the largest token.
+    ``softmax norm``: `head_softmax_bound`, at the map at hand, after JaSMin (arXiv 2507.07814). ``weight norms``: the
+    sharper bound with the norms of Q, K, V and W alone, which is what sigmaReparam (arXiv 2303.06296) controls.
+    """
+    import geoattn as ga
+    from geoattn.profiles.batches import read_batch
+    from geoattn.profiles.model_constants import SmoothnessPass
+    from geoattn.smoothness.head_bounds import HeadBounds
+    from geoattn.smoothness.layer_smoothness import layer_smoothness
+    from geoattn.smoothness.softmax_bound import head_softmax_bound
+    from geoattn.studies.ricci.text_models import long_text, text_model
+
+    digits = ga.load_data("digits", split="test", limit=samples).pixels()
+    model, tokenizer = text_model("minilm")
+    texts = [tokenizer([long_text(k, 300)], return_tensors="pt")["input_ids"] for k in range(samples)]
+    batches = {"lvit-digits": (ga.load_model("lvit-digits"), [digits]),
+               "minilm": (model, [{"input_ids": t} for t in texts])}  # fmt: skip
+    rows = []
+    for name, (network, given) in batches.items():
+        look = SmoothnessPass(network)
+        found: dict[str, list[float]] = {}
+        spent: dict[str, float] = {}
+        heads = 0
+        for batch in given:
+            for _, p in look.projections(read_batch(batch, network, 0)):
+                b, h = p.q.shape[:2]
+                heads += b * h
+                kept: list = []
+                spent["exact"] = spent.get("exact", 0.0) + seconds(
+                    lambda p=p, kept=kept: kept.append(layer_smoothness(p, whole=False))
+                )
+                exact = kept[0]
+                norms = [torch.linalg.matrix_norm(t, 2) for t in (p.query, p.key, p.value)]
+                out = 1.0 if p.output is None else torch.linalg.matrix_norm(p.output, 2)
+                for s in range(b):
+                    for k in range(h):
+                        bounds: dict[str, float] = {"printed": exact.bound[s, k], "sharper": exact.sharper[s, k]}
+                        at: list = []
+                        spent["softmax norm"] = spent.get("softmax norm", 0.0) + seconds(
+                            lambda p=p, s=s, k=k, at=at: at.append(head_softmax_bound(p, s, k))
+                        )
+                        a, v = (
+                            float(norms[0][k] * norms[1][k]),
+                            float(norms[2][k] * (out if p.output is None else out[k])),
+                        )
+                        apart = HeadBounds(np.array([[a]]), np.array([[v]]), int(exact.n[s]), float(exact.radius[s]))
+                        bounds |= {"softmax norm": at[0], "weight norms": float(np.exp(apart.sharper()))}
+                        for kind, value in bounds.items():
+                            found.setdefault(kind, []).append(value / exact.heads[s, k])
+        for kind, ratios in found.items():
+            rows.append({
+                "model": name, "heads": heads, "bound": kind, "median_ratio": float(np.median(ratios)),
+                "least_ratio": float(np.min(ratios)), "largest_ratio": float(np.max(ratios)),
+                "seconds_a_head": spent[kind] / heads if kind in spent else None,
+                "seconds_a_head_exact": spent["exact"] / heads,
+            })  # fmt: skip
+            print(rows[-1], flush=True)
+    return rows
+
+
 def run() -> dict:
     """Each long case in a fresh process, so that its peak memory is its own."""
     rows = []
@@ -124,7 +187,7 @@ def run() -> dict:
     print(
         f"dense Jacobian n=256 d=16: {dense['dense_seconds']:.1f} s / {dense['seconds']:.3f} s = {dense['ratio']:.0f}x"
     )
-    return {"long": rows, "dense": dense}
+    return {"long": rows, "dense": dense, "rivals": rivals()}
 
 
 if __name__ == "__main__":

@@ -286,6 +286,21 @@ def test_limits_of_other_attention():
     np.testing.assert_allclose(few, plain, atol=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("solve", "options", "message"),
+    [
+        (circle_mean_field, {"flow": "hardmax", "D": [[1.0, 0.0], [0.0, 0.0]]}, "vanishes"),
+        (circle_mean_field, {"flow": "softmax"}, "flow must be one of"),
+        (sphere_mean_field, {"flow": "softmax"}, "flow must be one of"),
+        (circle_mean_field, {"flow": "USA", "beta": 900.0}, "USA overflows"),
+        (sphere_mean_field, {"flow": "USA", "beta": 900.0}, "USA overflows"),
+    ],
+)
+def test_bad_flows(solve, options, message):
+    with pytest.raises(GeoattnError, match=message):
+        solve(bump if solve is circle_mean_field else blob, until=0.1, save=2, **options)
+
+
 def test_hardmax_on_the_sphere_stays():
     ball = sphere_mean_field(blob, flow="hardmax", until=0.5, save=2, degree=12)
     assert np.array_equal(ball.density[0], ball.density[1])

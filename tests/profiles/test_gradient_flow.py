@@ -37,7 +37,7 @@ def test_a_head_that_is_a_gradient_flow(sign):
     found = head_shares(p, 1, 0)
     assert found["gradient_share"] == pytest.approx(1.0, abs=1e-10)
     assert found["metric_share"] == pytest.approx(1.0, abs=1e-10)
-    assert found["residual"] == pytest.approx(0.0, abs=1e-10)
+    assert found["explained"] == pytest.approx(1.0, abs=1e-10)
     assert found["symmetry"] == pytest.approx(1.0, abs=1e-10)
     assert found["alignment"] == pytest.approx(sign, abs=1e-10)
 

@@ -18,14 +18,17 @@ from geoattn.studies.run import run_study
 RESULTS = Path(__file__).parents[2] / "results"
 
 
-@pytest.mark.parametrize("name", ["phase-diagram", "mean-field", "token-flow"])
+STUDIES = ["phase-diagram", "mean-field", "token-flow", "gradient-heads", "lipschitz-training"]
+
+
+@pytest.mark.parametrize("name", STUDIES)
 def test_smoke(tmp_path: Path, name: str) -> None:
     study = find_study(name)
     findings = run_study(study, "smoke", tmp_path)
     assert findings
     assert len(pd.read_csv(tmp_path / f"{name}.csv")) >= len(study.configs("smoke"))
     assert (tmp_path / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
-    assert study.paper in ("ricci", "mean-field")
+    assert study.paper in ("ricci", "mean-field", "smoothness")
 
 
 def test_sizes() -> None:
@@ -62,7 +65,7 @@ def test_the_published_constants_of_the_density_are_contradicted() -> None:
     assert [f.verdict for f in found] == ["replicated", "contradicted", "contradicted"]
 
 
-@pytest.mark.parametrize("name", ["phase-diagram", "mean-field", "token-flow"])
+@pytest.mark.parametrize("name", STUDIES)
 def test_kept_results_are_what_their_trials_say(name: str) -> None:
     """Table and findings in the repository come from the trials beside them."""
     folder, study = RESULTS / name / "small", find_study(name)
@@ -75,6 +78,30 @@ def test_kept_results_are_what_their_trials_say(name: str) -> None:
     assert text == (folder / f"{name}.csv").read_text()
     kept = json.loads((folder / f"{name}.json").read_text())["findings"]
     assert [f.verdict for f in study.verdict(pairs)] == [f["verdict"] for f in kept]
+
+
+def test_the_kept_heads_are_those_of_four_models() -> None:
+    table = pd.read_csv(RESULTS / "gradient-heads/small/gradient-heads.csv")
+    assert table.groupby("model").size().to_dict() == {
+        "lvit-digits": 8, "minilm": 72, "dinov2-small": 72, "smollm2-135m": 270
+    }  # fmt: skip
+    shares = table[["gradient_share", "metric_share", "explained", "symmetry"]]
+    assert ((shares >= 0) & (shares <= 1)).all(axis=None)
+    assert table.alignment.abs().max() <= 1
+
+
+def test_a_head_without_an_energy_and_one_with_it() -> None:
+    """Shares above those of random matrices speak for the claim, shares below against it."""
+    from geoattn.studies.mean_field.gradient_heads import STUDY
+
+    def pair(sample: int, share: float) -> tuple[dict, dict]:
+        heads = [[0, h, share + 0.01 * sample, share, 0.4, 0.6, 0.1, 0.5, 0.5] for h in range(2)]
+        return {"model": "lvit-digits", "sample": sample}, {"tokens": 17, "heads": heads, "skipped": {}}
+
+    high, low = (STUDY.verdict([pair(k, share) for k in range(3)]) for share in (0.9, 0.3))
+    assert [f.verdict for f in high] == ["replicated", "replicated", "replicated"]
+    assert [f.verdict for f in low][:2] == ["contradicted", "contradicted"]
+    assert list(STUDY.table([pair(0, 0.9)]).gradient_share) == [0.9, 0.9]
 
 
 def test_the_kept_phase_diagram_is_within_two_per_cent() -> None:

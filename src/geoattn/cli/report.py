@@ -80,6 +80,12 @@ def report(
             show_default=False,
         ),
     ] = None,
+    gradient_flow: Annotated[
+        bool,
+        typer.Option(
+            "--gradient-flow", help="How far heads are from gradient flows, on so many samples as --smoothness, or 4."
+        ),
+    ] = False,
     run: Annotated[
         list[Path] | None,
         typer.Option(help="Folder of a training run (geoattn train --out) to show; may come several times."),
@@ -144,8 +150,9 @@ def report(
         "convention": names,
         "examples": _EXAMPLES,
     }
-    if smoothness:
-        settings |= {"lenses": ["weights", "sink_mass", "spectrum", "smoothness"], "smoothness_samples": smoothness}
+    more = [*(["smoothness"] if smoothness else []), *(["gradient_flow"] if gradient_flow else [])]
+    if more:
+        settings |= {"lenses": ["weights", "sink_mass", "spectrum", *more], "smoothness_samples": smoothness or 4}
     profiles, reused, flows = [], [], []
 
     def measure(source: Source, rows: Any) -> Any:

@@ -21,7 +21,7 @@ def fit_energy(
     used: Bool[Tensor, " n"],
     held: Bool[Tensor, " n"] | None = None,
     *,
-    iterations: int = 200,
+    iterations: int = 100,
 ) -> tuple[Float[Tensor, "d d"], float]:
     r"""(S, c) such that :math:`c \nabla E_S / m` is nearest to the velocity of SA at the tokens ``used``.
 
@@ -77,7 +77,7 @@ def energy_residual(
     A: Float[Tensor, "d d"],
     V: Float[Tensor, "d d"],
     *,
-    iterations: int = 200,
+    iterations: int = 100,
 ) -> float:
     """Share of the squared metric speed that the fitted energy leaves at tokens that the fit did not see.
 
@@ -124,7 +124,7 @@ class _Fit:
         return float((self._weights(rows) * left.square().sum(-1)).sum().detach())
 
     def _weights(self, rows: Tensor) -> Tensor:
-        """w m of some tokens over the largest of them."""
+        """Weights w m of some tokens over the largest of them."""
         return (self.log_weight[rows] - self.log_weight[rows].max()).exp()
 
     def _tangent(self, out: Tensor) -> Tensor:

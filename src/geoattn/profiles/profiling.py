@@ -117,10 +117,12 @@ def profile(
         ``sink_mass``: mean weight on the first and on the heaviest token; ``spectrum``:
         second and smallest eigenvalue, Dobrushin coefficient, irreversibility. On request ``smoothness``: local
         Lipschitz constants of heads (``local_constant``, ``bound``, ``ratio``, ``r2_gamma``; see `model_smoothness`)
-        and, as lens ``smoothness-layer``, of whole layers. An object of the contract `geoattn.profiles.Lens` is a lens
-        of your own.
+        and, as lens ``smoothness-layer``, of whole layers; ``gradient_flow``: how far heads are from gradient flows
+        (``gradient_share``, ``metric_share``, ``explained``, ``symmetry``, ``alignment``; see
+        `geoattn.dynamics.gradient_share`). An object of the contract `geoattn.profiles.Lens` is a lens of your own.
     smoothness_samples
-        Number of samples that the smoothness lens evaluates, from the start of the data, with all their tokens.
+        Number of samples that the lenses ``smoothness`` and ``gradient_flow`` evaluate, from the start of the data,
+        with all their tokens.
     examples
         How many samples to keep with their edges, for the report.
     resamplings, level

@@ -19,7 +19,7 @@ _LENS = "gradient_flow"
 _STATISTICS = (
     ("gradient_share", "gradient share, round norm"),
     ("metric_share", "gradient share, norm of the metric"),
-    ("residual", "residual of the best energy"),
+    ("explained", "share of the velocity that the best energy explains"),
     ("symmetry", "symmetry of D"),
     ("alignment", "alignment of V with D"),
 )
@@ -42,8 +42,8 @@ def gradient_flow(models: Models) -> Section | None:
         ),
         Figure(
             "cloud", "Symmetry and alignment of heads", clouds, ("model",),
-            note="Each point is a head. A head is a gradient flow in the metric of attention when D is symmetric (1) and"
-            " V is a multiple of D (1 or −1).",
+            note="Each point is a head. A head is a gradient flow in the metric of attention when D is symmetric (1)"
+            " and V is a multiple of D (1 or −1).",
         ),
     ]  # fmt: skip
     if max(max(p.settings["heads"]) for p in profiles) > 1:
@@ -55,8 +55,8 @@ def gradient_flow(models: Models) -> Section | None:
         controls.append(models.control("statistic", "Colour", list(_STATISTICS)))
         figures.append(Figure("map", "Layers and heads", maps, ("model", "statistic"), wide=True))
     lead = [
-        "Attention moves tokens. When D = QᵀK is symmetric and V = ±D, it moves them along the gradient of an energy, in"
-        " a metric of its own. Weights of a trained model need not do that; here is how near each head comes.",
+        "Attention moves tokens. When D = QᵀK is symmetric and V = ±D, it moves them along the gradient of an energy,"
+        " in a metric of its own. Weights of a trained model need not do that; here is how near each head comes.",
         *(_answer(p, name if len(profiles) > 1 else "") for p, name in zip(profiles, names, strict=True)),
     ]
     return Section("gradient-flow", "Gradient flow", lead, tuple(controls), tuple(figures))
@@ -71,8 +71,8 @@ def _shares(profile: Profile) -> tuple[np.ndarray, np.ndarray]:
 
 def _answer(profile: Profile, name: str) -> str:
     round_, metric = _shares(profile)
-    residual = [e.value for e in by_head(profile, "residual", "", _LENS).values() if np.isfinite(e.value)]
-    explained = f"; the best energy leaves {number(float(np.median(residual)))} of the velocity" if residual else ""
+    shares = [e.value for e in by_head(profile, "explained", "", _LENS).values() if np.isfinite(e.value)]
+    explained = f"; the best energy explains {number(float(np.median(shares)))} of the velocity" if shares else ""
     return (
         f"Median gradient share of the {len(round_)} heads{f' of {name}' if name else ''}:"
         f" {number(float(np.median(round_)))} in the round norm, {number(float(np.median(metric)))} in the norm of the"

@@ -15,6 +15,8 @@ from geoattn._core.files import write_atomically
 from geoattn.attention.call import Call
 from geoattn.attention.record import Record
 from geoattn.curvature.result import Curvature
+from geoattn.dynamics.mobility.minimising_movement import MinimisingMovement
+from geoattn.dynamics.mobility.result import MobilityDistance, MobilityPath
 from geoattn.dynamics.token_flows import TokenFlow
 from geoattn.dynamics.trajectory import Trajectory
 from geoattn.profiles.examples import Example
@@ -67,7 +69,7 @@ class View:
 
 
 def view(result: Any, **choices: Any) -> View:
-    """What there is to look at in a result: a profile, a record, a call, a curvature, a flow or a trajectory.
+    """What there is to look at in a result: a profile, a record, a call, a curvature, a flow, a trajectory, a geodesic.
 
     A profile: the heat map of its heads and the graphs of its examples; ``flows=[...]`` of `model_flow` add the
     sphere. A record or a call: the same for ``sample=0``, with ``tokens=[...]`` as labels and a ``convention``. A
@@ -118,7 +120,15 @@ def _flow(flow: TokenFlow) -> list[Section]:
     return [token_section([("model", flow, ())])]
 
 
-def _trajectory(run: Trajectory, *, run_number: int = 0) -> list[Section]:
+def _path(path: MobilityPath | MinimisingMovement) -> list[Section]:
+    return _trajectory(path)
+
+
+def _geodesic(found: MobilityDistance) -> list[Section]:
+    return _trajectory(found.path)
+
+
+def _trajectory(run: Any, *, run_number: int = 0) -> list[Section]:
     data = {"scenes": [flow_scene("flow", run, run_number)], "unit": UNIT}
     section = Section("tokens", "Tokens on the sphere", [], html=render("tokens.html.j2"), data=data)
     return [section]
@@ -169,4 +179,5 @@ def _map_of(place: np.ndarray, kappa: np.ndarray, layers: int, width: int, n: in
 
 _VIEWS: dict[type, Any] = {
     Profile: _profile, Record: _calls, Call: _calls, Curvature: _curvature, TokenFlow: _flow, Trajectory: _trajectory,
+    MobilityDistance: _geodesic, MobilityPath: _path, MinimisingMovement: _path,
 }  # fmt: skip

@@ -12,7 +12,6 @@ from torch import Tensor
 from geoattn._core.few_threads import few_threads
 from geoattn.dynamics.sphere_view import sphere_view
 from geoattn.dynamics.token_flows import TokenFlow
-from geoattn.dynamics.trajectory import Trajectory
 from geoattn.profiles.examples import Example
 from geoattn.report.escaping import visible
 from geoattn.report.models import Models
@@ -150,8 +149,8 @@ def _scene(name: str, flow: TokenFlow, examples: Sequence[Example]) -> dict[str,
     }
 
 
-def flow_scene(name: str, run: Trajectory, index: int = 0) -> dict[str, Any]:
-    """The points of a simulated flow alone; of several runs the one with the given number."""
+def flow_scene(name: str, run: Any, index: int = 0) -> dict[str, Any]:
+    """The points of a trajectory or of a geodesic alone; of several runs the one with the given number."""
     tokens = run.tokens
     if tokens.ndim > 3:
         tokens = tokens.flatten(1, -3)[:, index]

@@ -41,9 +41,9 @@ def circle_mean_field(
               v(x) = \tau(x) \cdot \frac{\int e^{\beta x \cdot D y} V y \, d\mu(y)}{\int e^{\beta x \cdot D y} d\mu(y)}
 
     with the tangent :math:`\tau`, for SA; ``flow`` and ``shift`` are those of `simulate`, whose other flows have other
-    weights. Under hardmax a positive density attends to :math:`D^\top x / |D^\top x|`. ``density`` is a function of the angle, or
-    values at equally spaced angles from 0 on, not negative; it is divided by its mean. D and V may be any 2 x 2
-    matrices.
+    weights. Under hardmax a positive density attends to :math:`D^\top x / |D^\top x|`. ``density`` is a function of the
+    angle, or values at equally spaced angles from 0 on, not negative; it is divided by its mean. D and V may be any
+    2 x 2 matrices.
 
     ``spectral``: Fourier modes with the upper third removed, error beyond all orders while the density is smooth; an
     error says when it is not any more. ``finite-volume``: second order upwind with a limiter, positive

@@ -29,7 +29,7 @@ class Moment:
 class MeanField(Displayed):
     r"""Densities over time, relative to the uniform measure (mean one), at ``points`` (unit vectors).
 
-    ``energy`` is :math:`\iint e^{\beta x \cdot Dy} d\mu d\mu` for SA and USA, that of `VARIANTS` for the other flows (for
+    ``energy`` is :math:`\iint e^{\beta x \cdot Dy} d\mu d\mu` for SA and USA, that of `VARIANTS` for other flows (for
     sinkhorn the entropic cost itself), NaN where there is none; ``work`` what the dissipation of the metric says it has
     gained, :math:`\int_0^t \frac{2\beta}{c} \int |v|^2 m \, d\mu \, ds` for V = c D (without the mobility m in the
     metric W2); NaN for other V and with noise.

@@ -182,7 +182,7 @@ class _Potential:
         return m
 
     def _scaling(self, y: np.ndarray) -> np.ndarray:
-        """u with exp(u(x) + beta x.z + u(z)) dmu(z) of mass one for every x, by averaged steps."""
+        """The potential u with exp(u(x) + beta x.z + u(z)) dmu(z) of mass one for every x, by averaged steps."""
         u = np.zeros_like(y)
         for _ in range(_SCALINGS):
             new = -np.log(self.mass(y * np.exp(u - u.max()))) - u.max() - self.log_unit

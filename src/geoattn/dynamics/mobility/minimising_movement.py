@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from geoattn._core.arguments import read_choice, read_count, read_number
-from geoattn._core.display import Displayed
+from geoattn._core.display import Viewable
 from geoattn._core.errors import GeoattnError
 from geoattn._version import __version__
 from geoattn.dynamics.inputs import read_symmetric, read_tokens, read_weights
@@ -27,7 +27,7 @@ _ITERATIONS = 100  # of L-BFGS in one step
 
 
 @dataclass(frozen=True, repr=False)
-class MinimisingMovement(Displayed):
+class MinimisingMovement(Viewable):
     """Tokens after each step: ``t`` is the step times its number, ``tokens`` (step, n, d).
 
     ``functional`` are the values that fall from step to step; ``distance`` how far each step went in the metric;

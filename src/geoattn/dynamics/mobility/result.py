@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geoattn._core.display import Displayed
+from geoattn._core.display import Viewable
 from geoattn._core.errors import GeoattnError
 from geoattn._version import __version__
 from geoattn.dynamics.animation import animate
@@ -22,7 +22,7 @@ __all__ = ["MobilityDistance", "MobilityPath", "below", "sampled"]
 
 
 @dataclass(frozen=True, repr=False)
-class MobilityPath(Displayed):
+class MobilityPath(Viewable):
     """Tokens along a geodesic: ``t`` from 0 to 1, ``tokens`` (time, k, d) with ``weights`` (k), and velocities.
 
     Examples
@@ -47,7 +47,7 @@ class MobilityPath(Displayed):
 
 
 @dataclass(frozen=True, repr=False)
-class MobilityDistance(Displayed):
+class MobilityDistance(Viewable):
     """A distance in the metric of attention.
 
     ``value`` is the root of the least action found, ``lower`` a bound that holds for every path, ``upper`` the value

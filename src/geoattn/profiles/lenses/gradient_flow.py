@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from geoattn._core.errors import GeoattnError
@@ -22,15 +21,16 @@ from geoattn.smoothness.projections import Projections
 __all__ = ["GradientFlowLens", "head_flow", "head_shares"]
 
 _NOT_SQUARE = "no output projection was found, so that V is no square matrix"
-STATISTICS = ("gradient_share", "metric_share", "residual", "symmetry", "alignment")
+STATISTICS = ("gradient_share", "metric_share", "explained", "symmetry", "alignment")
 
 
 def head_flow(p: Projections, sample: int, head: int) -> tuple[Tensor, Tensor, Tensor]:
-    r"""(Unit tokens, D, V) of one head as a flow on the sphere, :math:`\dot x_i \propto \sum_j e^{x_i \cdot D x_j} V x_j`.
+    r"""(Unit tokens, D, V) of a head as a flow on the sphere with weights :math:`e^{x_i \cdot D x_j}` on :math:`V x_j`.
 
     D = R^2 Q^T K with the scale of the logits in it and V = R W V of the head, R the root mean square of the norms of
-    the tokens; W is the identity for a single head without an output projection. Biases are left out, turns by place (rotary embeddings) are those at equal places, and there is no mask:
-    D and V alone decide whether there is an energy.
+    the tokens; W is the identity for a single head without an output projection. Biases are left out, turns by place
+    (rotary embeddings) are those at equal places, and there is no mask: D and V alone decide whether there is an
+    energy.
     """
     if not _is_square(p):
         raise GeoattnError(f"{p.name}: {_NOT_SQUARE}.")
@@ -49,7 +49,8 @@ def head_shares(p: Projections, sample: int, head: int, *, probes: int = 64, see
     x, D, V = head_flow(p, sample, head)
     round_: GradientShare = gradient_share(x, D, V, probes=probes, seed=seed)
     metric = gradient_share(x, D, V, probes=probes, seed=seed, norm="mobility", fit=False)
-    numbers = (round_.share, metric.share, round_.residual, round_.symmetry, round_.alignment)
+    explained = float(np.clip(1 - round_.residual, 0.0, 1.0))  # NaN stays NaN
+    numbers = (round_.share, metric.share, explained, round_.symmetry, round_.alignment)
     return dict(zip(STATISTICS, numbers, strict=True))
 
 
@@ -57,7 +58,8 @@ class GradientFlowLens(Lens):
     """Shares of a gradient flow, from a pass of its own in float64, over the first samples of a profile.
 
     ``gradient_share`` and ``metric_share`` are those of `gradient_share` with the norms ``round`` and ``mobility``;
-    ``residual``, ``symmetry`` and ``alignment`` as there. See `head_flow` for what D and V of a head are. Layers whose
+    ``explained`` is one minus the residual there, and 0 when no energy is better than no motion; ``symmetry`` and
+    ``alignment`` are as there. See `head_flow` for what D and V of a head are. Layers whose
     heads are no such maps are left out, or have NaN, and the profile says so.
     """
 

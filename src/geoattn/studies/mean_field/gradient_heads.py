@@ -13,7 +13,7 @@ __all__ = ["STUDY", "trial"]
 
 _MODELS = {"lvit-digits": "digits", "minilm": "sst2", "dinov2-small": "fashion-mnist", "smollm2-135m": "sst2"}
 _TITLES = {"lvit-digits": "L-ViT", "minilm": "MiniLM", "dinov2-small": "DINOv2-small", "smollm2-135m": "SmolLM2-135M"}
-_NUMBERS = ("gradient_share", "metric_share", "residual", "symmetry", "alignment", "random_share", "random_metric")
+_NUMBERS = ("gradient_share", "metric_share", "explained", "symmetry", "alignment", "random_share", "random_metric")
 
 
 def trial(config: dict[str, Any]) -> dict[str, Any]:
@@ -43,9 +43,7 @@ def _turned(flow: Any, probes: int, seed: list[int]) -> tuple[float, float]:
 
     x, D, V = flow
     rng = np.random.default_rng(seed)
-    a, b, c, e = (
-        torch.linalg.qr(torch.from_numpy(rng.standard_normal((x.shape[1], x.shape[1]))))[0] for _ in range(4)
-    )
+    a, b, c, e = (torch.linalg.qr(torch.from_numpy(rng.standard_normal((x.shape[1], x.shape[1]))))[0] for _ in range(4))
     shares = (
         gradient_share(x, a @ D @ b, c @ V @ e, probes=probes, norm=norm, fit=False).share
         for norm in ("round", "mobility")
@@ -73,8 +71,8 @@ def _plain(value: float) -> float | None:
 
 
 def _sizes(size: str) -> list[dict[str, Any]]:
-    """small: 4 samples of each model; paper: 16; smoke: 2 of the smallest model."""
-    samples = {"smoke": 2, "small": 4, "paper": 16}[size]
+    """small: 3 samples of each model; paper: 16; smoke: 2 of the smallest model."""
+    samples = {"smoke": 2, "small": 3, "paper": 16}[size]
     models = {"lvit-digits": "digits"} if size == "smoke" else _MODELS
     common = {"length": 48, "pixels": 112, "probes": 64}
     return [
@@ -87,7 +85,11 @@ def _table(pairs: Pairs) -> Any:
     import pandas as pd
 
     rows = [
-        {"model": config["model"], "tokens": result["tokens"], **dict(zip(("layer", "head", *_NUMBERS), row, strict=True))}
+        {
+            "model": config["model"],
+            "tokens": result["tokens"],
+            **dict(zip(("layer", "head", *_NUMBERS), row, strict=True)),
+        }
         for config, result in pairs
         for row in result["heads"]
     ]
@@ -118,9 +120,9 @@ def _verdict(pairs: Pairs) -> list[Finding]:
         found.append(
             judge(
                 "an interaction energy explains a part of the velocity", model,
-                1 - np.nanmedian(number["residual"], axis=1),
-                measure="one minus the median over heads of the residual at tokens that the fit did not see, one per"
-                " sample",
+                np.nanmean(number["explained"], axis=1),
+                measure="mean over heads of the share of the velocity explained at tokens that the fit did not see, one"
+                " per sample",
             )
         )  # fmt: skip
     return found
@@ -144,16 +146,16 @@ def _figure(pairs: Pairs) -> Any:
             top.axhline(random, color=colour, lw=1, ls=":")
         top.axhline(1.0, color="black", lw=0.8)
         top.set(title=_TITLES.get(model, model), xlabel="layer", ylabel="gradient share", ylim=(0, 1.03))
-        points = bottom.scatter(own["alignment"], own["symmetry"], c=own["residual"].clip(0, 1), s=12, vmin=0, vmax=1)
+        points = bottom.scatter(own["alignment"], own["symmetry"], c=own["explained"], s=12, vmin=0, vmax=1)
         bottom.set(xlabel="alignment of V with D", ylabel="symmetry of D", ylim=(0, 1.03))
     axes[0, 0].legend(fontsize="small", loc="lower left")
-    figure.colorbar(points, ax=axes[1, :], label="residual of the best energy")
+    figure.colorbar(points, ax=axes[1, :], label="explained by the best energy")
     return figure
 
 
 STUDY = Study(
     "gradient-heads", 1, "geoattn.studies.mean_field.gradient_heads:trial", _sizes, _table, _figure, _verdict,
     paper="mean-field", place="a question of ours: the general case of the metric",
-    how="Gradient share, residual, symmetry of D and alignment of V of every head at the tokens of 4 samples (65 tokens"
-    " or fewer), beside D and V turned at random; dotted in the figure.",
+    how="Gradient share, share explained by an energy, symmetry of D and alignment of V of every head at the"
+    " tokens of 3 samples (65 or fewer), beside D and V turned at random; dotted in the figure.",
 )  # fmt: skip

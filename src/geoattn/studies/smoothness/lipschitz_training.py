@@ -12,7 +12,7 @@ from geoattn.studies.engine.study import Pairs, Study
 __all__ = ["STUDY", "trial"]
 
 _PERTURBATIONS = ("flip 0.4", "blur 0.4", "rotation 0.4", "perspective 0.5")
-_ATTACKS = (0.01, 0.03)  # steps of the gradient sign, in pixels in [0, 1]
+_ATTACKS = (0.002, 0.01)  # steps of the gradient sign, in pixels in [0, 1]
 _COLOURS = ("#555555", "#0072B2", "#D55E00")
 
 
@@ -40,7 +40,7 @@ def trial(config: dict[str, Any]) -> dict[str, Any]:
     return {
         "train_accuracy": done.train_accuracy, "test_accuracy": done.test_accuracy,
         "constants": [round(float(v), 5) for v in by_layer], "largest": round(float(constants["value"].max()), 5),
-        "loss": [round(float(row["loss"]), 5) for row in done.history[1:]],
+        "loss": [round(float(row["loss"]), 5) for row in done.history if "loss" in row],
         "adversarial": {f"{step:g}": drop.perturbed for step, drop in zip(_ATTACKS, attack.drops, strict=True)},
         "rho": {name: drop.rho for name, drop in zip(table.names, table.drops, strict=True)},
     }  # fmt: skip
@@ -57,7 +57,7 @@ def _sizes(size: str) -> list[dict[str, Any]]:
             changes={"depth": 1, "dim": 16, "dim_head": 16},
         )  # fmt: skip
     seeds = {"smoke": 2, "small": 3, "paper": 5}[size]
-    return [{**settings, "seed": s, "gamma": g} for s in range(seeds) for g in (0.0, 0.01, 0.1)]
+    return [{**settings, "seed": s, "gamma": g} for s in range(seeds) for g in (0.0, 0.1, 1.0)]
 
 
 def _numbers(result: Any) -> dict[str, float]:
@@ -100,7 +100,11 @@ def _verdict(pairs: Pairs) -> list[Finding]:
         for claim, name, sign in (
             ("the Lipschitz regulariser lowers the local constant", "mean local constant", -1),
             ("the Lipschitz regulariser raises test accuracy", "test accuracy", 1),
-            ("the Lipschitz regulariser raises accuracy under a gradient-sign attack", "accuracy, gradient sign 0.03", 1),
+            (
+                "the Lipschitz regulariser raises accuracy under a gradient-sign attack",
+                "accuracy, gradient sign 0.01",
+                1,
+            ),
         ):
             found.append(
                 judge(
@@ -145,6 +149,6 @@ def _figure(pairs: Pairs) -> Any:
 STUDY = Study(
     "lipschitz-training", 1, "geoattn.studies.smoothness.lipschitz_training:trial", _sizes, _table, _figure, _verdict,
     paper="smoothness", place="a question of ours: smoothness as a loss",
-    how="L-ViT trained with the local constant of four drawn heads in the loss, and without, the same seeds; constants on"
-    " 16 test images, accuracy on 1,000, clean, attacked along the sign of the gradient, and perturbed.",
+    how="L-ViT trained with the local constant of four drawn heads in the loss, and without, the same seeds; constants"
+    " on 16 test images, accuracy on 1,000, clean, attacked along the sign of the gradient, and perturbed.",
 )  # fmt: skip

@@ -108,10 +108,11 @@ class LipschitzRegulariser(Regulariser):
             if self.heads is not None:
                 share = self.heads // len(calls) + (place < self.heads % len(calls))
             sample, head, _ = draw_samples(call, share, draw, least=1)
-            if len(sample) == 0:
+            start = int(draw.integers(2**31))
+            if len(sample) == 0:  # in this process: the others have drawn the same
                 continue
             for one in range(call.shape[1]) if head is None else (head,):
-                found, used = self._constants(call, torch.from_numpy(sample), one, int(draw.integers(2**31)))
+                found, used = self._constants(call, torch.from_numpy(sample), one, start)
                 values.append(found.to(device))
                 taken = max(taken, used)
         all_ = torch.cat(values) if values else torch.zeros(0, device=device, requires_grad=True)
@@ -150,7 +151,8 @@ class LipschitzRegulariser(Regulariser):
             random = torch.Generator().manual_seed(seed)
 
             def fresh() -> Tensor:
-                return torch.randn(len(sample), size, generator=random, dtype=torch.float64).to(tokens.device, kind)
+                one = torch.randn(1, size, generator=random, dtype=torch.float64).to(tokens.device, kind)
+                return one.expand(len(sample), -1)
 
             basis = max(2, min(_MAX_BASIS, self.steps, size, out[0].numel()))
             found = largest_singular(
