@@ -12,29 +12,34 @@ from scipy.stats import rankdata
 
 __all__ = ["auroc", "auroc_at_equal_length", "bootstrap", "held_out_scores"]
 
-_STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # inverse penalties among which an inner cross-validation chooses
+_STRENGTHS = (1e-2, 1e-1, 1.0, 10.0, 100.0)  # inverse penalties among which an inner cross-validation chooses
 
 
 def held_out_scores(
-    table: Float[np.ndarray, "n k"], wrong: Bool[np.ndarray, " n"], *, folds: int = 5, repeats: int = 3, seed: int = 0
+    parts: Sequence[np.ndarray], wrong: Bool[np.ndarray, " n"], *, folds: int = 5, repeats: int = 3, seed: int = 0
 ) -> Float[np.ndarray, " n"]:
     """A score for each sample, from a logistic regression that has not seen it: high where an error is expected.
 
-    Columns are standardised and the strength of the ridge penalty is chosen by AUROC in an inner cross-validation, both
-    on the training folds alone. Folds are stratified, and the scores of ``repeats`` divisions are averaged.
+    ``parts`` are tables (n, k) of columns. Columns are standardised and divided by the square root of k, so that a part
+    of many columns weighs no more than a part of one. The strength of the ridge penalty is chosen by AUROC in an inner
+    cross-validation. Both see the training folds alone. Folds are stratified, and the scores of ``repeats`` divisions
+    are averaged.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GridSearchCV, StratifiedKFold
     from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
+    from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
+    table = np.hstack(parts)
+    weights = np.concatenate([np.full(part.shape[1], part.shape[1] ** -0.5) for part in parts])
     scores = np.zeros(len(wrong))
     for repeat in range(repeats):
         division = StratifiedKFold(folds, shuffle=True, random_state=seed * repeats + repeat)
         for train, test in division.split(table, wrong):
             inner = StratifiedKFold(3, shuffle=True, random_state=0)
-            regression = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300))
+            weigh = FunctionTransformer(lambda x: x * weights)
+            regression = make_pipeline(StandardScaler(), weigh, LogisticRegression(max_iter=300))
             grid = {"logisticregression__C": _STRENGTHS}
             search = GridSearchCV(regression, grid, scoring="roc_auc", cv=inner)
             with warnings.catch_warnings():

@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 import torch
 
+from geoattn._core.files import write_atomically
+from geoattn.datasets.dataset import Dataset
 from geoattn.datasets.feed import feed
 from geoattn.datasets.loader import load_data
 from geoattn.perturbations.classifier_accuracy import class_logits
 from geoattn.profiles.feature_table import features
+from geoattn.runs.trial import workspace
 from geoattn.studies.engine.cells import by
 from geoattn.studies.engine.finding import Finding
-from geoattn.studies.engine.fine_tuned import fine_tune
+from geoattn.studies.engine.fine_tuned import FineTuned, fine_tune
 from geoattn.studies.engine.study import Pairs, Study
 from geoattn.studies.engine.tasks import title_of
 from geoattn.studies.prediction.error_scores import auroc, auroc_at_equal_length, bootstrap, held_out_scores
@@ -27,6 +30,7 @@ _BASE = "confidence + length"
 #: Sets of numbers from which errors are predicted.
 SETS = ("length", "confidence", "attention entropy", "curvature", "Laplacian eigenvalues", "geometry", _BASE,
         f"{_BASE} + attention entropy", f"{_BASE} + geometry")  # fmt: skip
+_BLOCK = 50  # test rows whose features are kept together
 _COLUMNS = {
     "attention entropy": ".row_entropy",
     "curvature": ".curvature.",
@@ -46,10 +50,7 @@ def trial(config: dict[str, Any]) -> dict[str, Any]:
         length=config["length"],
     )  # fmt: skip
     test = load_data(config["data"], split="test", limit=config["test_rows"], seed=0)
-    with torch.no_grad():
-        batches = list(feed(test, done.model, done.tokenizer))
-        logits = torch.cat([class_logits(done.model, batch) for batch in batches]).double().numpy()
-    table = features(done.model, batches, edges=config["edges"], seed=config["seed"], threads=1)
+    logits, table = _measure(done, test, config)
     wrong = logits.argmax(1) != test.labels
     tokens = table.pop("tokens").to_numpy(dtype=np.float64)
     columns = {name: table.loc[:, table.columns.str.contains(part, regex=False)] for name, part in _COLUMNS.items()}
@@ -58,12 +59,33 @@ def trial(config: dict[str, Any]) -> dict[str, Any]:
         "confidence": np.abs(logits[:, :1] - logits[:, 1:2]),
         **{name: some.fillna(0.0).to_numpy(dtype=np.float64) for name, some in columns.items()},
     }
-    scores = {name: held_out_scores(np.hstack([parts[part] for part in name.split(" + ")]), wrong) for name in SETS}
+    scores = {name: held_out_scores([parts[part] for part in name.split(" + ")], wrong) for name in SETS}
     return short({
         "train_accuracy": done.train_accuracy, "test_accuracy": float(1 - wrong.mean()), "columns": table.shape[1],
         "wrong": wrong.astype(int).tolist(), "tokens": tokens.astype(int).tolist(),
         "scores": {name: np.round(score, 4).tolist() for name, score in scores.items()},
     })  # fmt: skip
+
+
+def _measure(done: FineTuned, test: Dataset, config: dict[str, Any]) -> tuple[np.ndarray, Any]:
+    """Logits and features of the test rows, block by block; a trial that was cut short goes on after the last one."""
+    import pandas as pd
+
+    folder, logits, tables = workspace(), [], []
+    for block, first in enumerate(range(0, len(test), _BLOCK)):
+        rows = test.subset(range(first, min(len(test), first + _BLOCK)))
+        batches = list(feed(rows, done.model, done.tokenizer))
+        with torch.no_grad():
+            logits += [class_logits(done.model, batch) for batch in batches]
+        kept = None if folder is None else folder / f"features-{block}.parquet"
+        if kept is not None and kept.exists():
+            tables.append(pd.read_parquet(kept))
+            continue
+        seed = config["seed"] + 1000 * block
+        tables.append(features(done.model, batches, edges=config["edges"], seed=seed, threads=1))
+        if kept is not None:
+            write_atomically(kept, tables[-1].to_parquet)
+    return torch.cat(logits).double().numpy(), pd.concat(tables, ignore_index=True)
 
 
 def _sizes(size: str) -> list[dict[str, Any]]:
@@ -75,9 +97,9 @@ def _sizes(size: str) -> list[dict[str, Any]]:
     seeds, rows = (3, 1000) if size == "paper" else (1, 500)
     return [
         {"model": model, "data": data, "seed": seed, "test_rows": rows, **common}
-        for seed in range(seeds)
         for model in _MODELS
         for data in _DATA
+        for seed in range(seeds)
     ]
 
 
