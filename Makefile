@@ -29,7 +29,7 @@ endif
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DELETE_ON_ERROR:
-.PHONY: help report test test-slow fuzz faults sanitize bench lint format wheel docs lock install clean distclean
+.PHONY: help report test test-slow fuzz fuzz-atheris faults sanitize bench lint format wheel docs lock install clean distclean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -59,6 +59,17 @@ test-slow: $(INSTALLED) $(MODELS) $(BROWSER) ## only the slow tests
 FUZZ_MINUTES ?= 6
 fuzz: $(INSTALLED) ## maps, files and arguments by seed for FUZZ_MINUTES, from where the last call stopped
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.assurance.fuzz --minutes $(FUZZ_MINUTES)
+
+# Atheris lives beside the environment: it is for Linux alone, and nothing else needs it.
+TARGET ?= attention.npz
+ATHERIS := .venv-fuzz/.stamp-deps
+fuzz-atheris: $(INSTALLED) $(ATHERIS) ## one reader (TARGET) under Atheris for FUZZ_MINUTES
+	OMP_NUM_THREADS=1 PYTHONPATH=.venv-fuzz:. $(BIN)/python tests/assurance/fuzz/with_atheris.py $(TARGET) \
+	  -max_total_time=$$(($(FUZZ_MINUTES) * 60)) -rss_limit_mb=6000 -artifact_prefix=build/atheris/
+
+$(ATHERIS): tests/assurance/fuzz/atheris.txt $(DEPS)
+	@$(PIP) install --no-deps --target .venv-fuzz -r $<
+	@touch $@
 
 faults: $(INSTALLED) ## a fault at every write of every job, into tests/assurance/results/faults.json
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.assurance.fault_campaign tests/assurance/results/faults.json

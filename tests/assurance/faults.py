@@ -1,7 +1,7 @@
 """A disk that fails: faults at any change of a folder, in a child process that runs one job.
 
-An audit hook of Python sees every file that is opened for writing, renamed, made or removed; `os.fsync` is replaced. The
-k-th such change inside the folder is where the fault happens:
+An audit hook of Python sees every file that is opened for writing, renamed, made or removed; `os.fsync` is replaced.
+The k-th such change inside the folder is where the fault happens:
 
     kill       SIGKILL before the change
     power      the same, and what was not synced is lost: files end anywhere, names that no sync of their folder

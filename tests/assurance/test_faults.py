@@ -1,4 +1,4 @@
-"""Kills, losses of power, Ctrl-C, full and read-only disks at the writes of every job: nothing lost, nothing half-written."""
+"""Kills, losses of power, Ctrl-C, full and read-only disks at every write: nothing lost, nothing half-written."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 NAMES = (
-    "\x1b[31mred\x1b[0m", "\x1b]0;title\x07", "\x9b31m", "a\rb", "[bold]a[/bold]", "[/nothing]", "\u202eleft", "../../up",
-    "a\nb", "%s%n{0}", ":smile:", "\x00",
+    "\x1b[31mred\x1b[0m", "\x1b]0;title\x07", "\x9b31m", "a\rb", "[bold]a[/bold]", "[/nothing]", "\u202eleft",
+    "../../up", "a\nb", "%s%n{0}", ":smile:", "\x00",
 )  # fmt: skip
 
 

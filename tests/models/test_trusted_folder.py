@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -78,10 +79,8 @@ def test_auto_map_beside_the_model(folder: Path, file: str) -> None:
 
 def test_a_tokenizer_of_an_unknown_class_runs_nothing(folder: Path) -> None:
     edit(folder / "tokenizer_config.json", tokenizer_class="EvilTokenizer")
-    try:
+    with suppress(GeoattnError):
         load_tokenizer(folder)
-    except GeoattnError as error:
-        assert "\n" not in str(error)
     assert not (folder.parent / "ran").exists()
 
 
@@ -125,8 +124,6 @@ def test_an_adapter_that_leads_elsewhere(folder: Path) -> None:
 @pytest.mark.parametrize("setting", ["architectures", "tokenizer_class", "problem_type"])
 def test_names_of_other_things_are_not_called(folder: Path, setting: str) -> None:
     edit(folder / "config.json", **{setting: ["os.system"] if setting == "architectures" else "os.system"})
-    try:
+    with suppress(GeoattnError):
         load_model(folder)
-    except GeoattnError as error:
-        assert "\n" not in str(error)
     assert not (folder.parent / "ran").exists()

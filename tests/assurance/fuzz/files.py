@@ -24,7 +24,7 @@ def made(name: str, number: int) -> bytes:
     """The file of a number; the same one on every machine, for the same seeds."""
     random = Random(f"{name} {number}")
     starts = seeds()[name]
-    others = starts + [random.choice(random.choice(list(seeds().values())))]
+    others = [*starts, random.choice(random.choice(list(seeds().values())))]
     return mutate(random.choice(starts), others, random)
 
 

@@ -13,7 +13,8 @@ _VALUES = (
     b"null", b"true", b'""', b"[]", b"{}", b"0x10", b"1_000", "٣".encode(),
 )  # fmt: skip
 _PIECES = (
-    b"\0", b"\xff", b"\n", b"\r", b",", b'"', b"[", b"{", b"<", b"&", b"#", b"\x1b[31m", b"\xed\xa0\x80", b"\xef\xbb\xbf",
+    b"\0", b"\xff", b"\n", b"\r", b",", b'"', b"[", b"{", b"<", b"&", b"#", b"\x1b[31m", b"\xed\xa0\x80",
+    b"\xef\xbb\xbf",
     "\u2028".encode(), b"../", b"%s", b"PK\3\4", b"PK\5\6", b"\x93NUMPY", b"PAR1", b"<!ENTITY a 'b'>", b"&a;", b"O8",
     b"|O", b"descr", b"'shape': (9999999999,)", b"auto_map", b"__class__",
 )  # fmt: skip

@@ -74,7 +74,7 @@ def seeds() -> dict[str, list[bytes]]:
         "attention.npz": [
             _buffer(lambda f: np.savez(f, a=maps)), _buffer(lambda f: np.savez_compressed(f, a=maps, b=maps))],
         "attention.safetensors": [save({"a": maps, "b": maps[0].astype(np.float16)}, {"format": "np"})],
-        "graph.npz": [_buffer(lambda f: sparse.save_npz(f, m)) for m in (
+        "graph.npz": [_buffer(lambda f, m=m: sparse.save_npz(f, m)) for m in (
             sparse.csr_array(np.ones((3, 3))), sparse.coo_array(np.eye(3)), sparse.dia_array(np.eye(3)))],
         "graph.graphml": [_GRAPHML.encode()],
         "graph.gml": [_GML.encode()],
@@ -87,14 +87,15 @@ def seeds() -> dict[str, list[bytes]]:
         "trial.json": [_trial()],
         "packed.jsonl": [json.dumps({"key": "a", "config": {"x": 1}, "result": 1, "checksum": ""}).encode() + b"\n"],
         "plan.json": [json.dumps({"study": "fuzz", "version": 1, "size": "small", "configs": [{"x": 1}]}).encode()],
-        "recipe.json": [json.dumps({"data": "digits", "regularisers": [["variance", {"direction": "increase"}]]}).encode()],
+        "recipe.json": [json.dumps({"regularisers": [["variance", {"direction": "increase"}]]}).encode()],
         "log.jsonl": [b'{"step": 1, "loss": 2.5}\n{"step": 2, "epoch": 1, "loss": 1e-3}\n'],
         "images.gz": [gzip.compress(b"\0\0\x08\3" + struct.pack(">iii", 2, 3, 3) + bytes(18), mtime=0)],
         "rows.jsonl.gz": [gzip.compress(b'{"headline": "a", "is_sarcastic": 1}\n' * 3, mtime=0)],
         "data.txt": ["one\r\ntwo \u00e9\n\nfour".encode()],
         "data.csv": [frame.drop(columns="image").to_csv(index=False).encode()],
         "data.jsonl": [b'{"text": "a", "label": 1}\n\n{"text": "b", "tags": [1, {"x": null}]}\n'],
-        "data.parquet": [_buffer(lambda f: frame.to_parquet(f)), _buffer(lambda f: frame[["text"]].to_parquet(f, compression="zstd"))],
+        "data.parquet": [
+            _buffer(frame.to_parquet), _buffer(lambda f: frame[["text"]].to_parquet(f, compression="zstd"))],
         "image.png": [_png()],
         "lvit.safetensors": [_saved(lambda path: save_lvit(LViT(small), path, accuracy=0.5))],
         "model.bin": [struct.pack("<7i", 4, 4, 1, 2, 1, 259, 2) + bytes(5_000)],
