@@ -73,11 +73,11 @@ def test_a_note_of_failure_from_a_stranger(tmp_path: Path) -> None:
     from geoattn.runs.store import Store
     from geoattn.studies.catalogue import find_study
 
-    study = find_study("dynamics-experiments")
+    study = find_study("mean-field")
     configs = study.configs("smoke")
     store = Store(tmp_path, study.name, study.version)
     store.plan("smoke", configs)
     store.fail(configs[0], "\x1b[31mred\x1b[0m \x9b2J")
-    done = run("study", study.name, "--status", "--out", tmp_path)
+    done = run("study", study.name, "status", "--out", tmp_path)
     check(done)
     assert "failed" in done.stdout

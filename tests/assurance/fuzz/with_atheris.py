@@ -1,4 +1,4 @@
-"""The readers under Atheris, which keeps the files that reach new code: python with_atheris.py TARGET [libFuzzer options].
+"""The readers under Atheris, which keeps the files that reach new code: with_atheris.py TARGET [options of libFuzzer].
 
 `make fuzz-atheris TARGET=attention.npz` installs Atheris beside the environment, in .venv-fuzz, and calls this. The
 corpus that it finds is build/atheris/TARGET.
@@ -12,26 +12,23 @@ import tempfile
 from pathlib import Path
 from random import Random
 
-import atheris  # pyright: ignore[reportMissingImports]
-
-with atheris.instrument_imports(include=["geoattn._core", "geoattn.datasets", "geoattn.graph", "geoattn.runs"]):
-    import geoattn._core.numpy_files
-    import geoattn._core.parquet_files
-    import geoattn._core.text_files
-    import geoattn.datasets.attention_files
-    import geoattn.datasets.formats
-    import geoattn.datasets.forms.registry
-    import geoattn.graph.graph_files
-    import geoattn.runs.store  # noqa: F401
-
-from tests.assurance.fuzz.files import limit_memory
-from tests.assurance.fuzz.mutator import mutate
-from tests.assurance.fuzz.seeds import seeds
-from tests.assurance.fuzz.targets import try_file
-
 
 def main() -> None:
     """Run until a defect, or as the options say."""
+    import atheris  # pyright: ignore[reportMissingImports]
+
+    with atheris.instrument_imports(include=["geoattn._core", "geoattn.datasets", "geoattn.graph", "geoattn.runs"]):
+        import geoattn.datasets.attention_files
+        import geoattn.datasets.formats
+        import geoattn.datasets.forms.registry
+        import geoattn.graph.graph_files
+        import geoattn.runs.store  # noqa: F401
+
+    from tests.assurance.fuzz.files import limit_memory
+    from tests.assurance.fuzz.mutator import mutate
+    from tests.assurance.fuzz.seeds import seeds
+    from tests.assurance.fuzz.targets import try_file
+
     name = sys.argv.pop(1)
     corpus = Path("build/atheris", name)
     corpus.mkdir(parents=True, exist_ok=True)
