@@ -29,7 +29,8 @@ endif
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DELETE_ON_ERROR:
-.PHONY: help report test test-slow sanitize bench lint format wheel wheel-notebooks notebooks docs lock install clean distclean
+.PHONY: help report test test-slow fuzz fuzz-atheris faults sanitize bench lint format wheel wheel-notebooks notebooks docs \
+  lock install clean distclean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -54,6 +55,25 @@ test: $(INSTALLED) $(MODELS) $(BROWSER) ## the tests and the examples in the doc
 
 test-slow: $(INSTALLED) $(MODELS) $(BROWSER) ## only the slow tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+# Seeded, and resumable: build/fuzz.json has how far it came. FUZZ_MINUTES=60 before a release.
+FUZZ_MINUTES ?= 6
+fuzz: $(INSTALLED) ## maps, files and arguments by seed for FUZZ_MINUTES, from where the last call stopped
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.assurance.fuzz --minutes $(FUZZ_MINUTES)
+
+# Atheris lives beside the environment: it is for Linux alone, and nothing else needs it.
+TARGET ?= attention.npz
+ATHERIS := .venv-fuzz/.stamp-deps
+fuzz-atheris: $(INSTALLED) $(ATHERIS) ## one reader (TARGET) under Atheris for FUZZ_MINUTES
+	OMP_NUM_THREADS=1 PYTHONPATH=.venv-fuzz:. $(BIN)/python tests/assurance/fuzz/with_atheris.py $(TARGET) \
+	  -max_total_time=$$(($(FUZZ_MINUTES) * 60)) -rss_limit_mb=6000 -artifact_prefix=build/atheris/
+
+$(ATHERIS): tests/assurance/fuzz/atheris.txt $(DEPS)
+	@$(PIP) install --no-deps --target .venv-fuzz -r $<
+	@touch $@
+
+faults: $(INSTALLED) ## a fault at every write of every job, into tests/assurance/results/faults.json
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.assurance.fault_campaign tests/assurance/results/faults.json
 
 # The kernel with the compiler's checks, in a copy of the package; the checks need their library before Python.
 sanitize: $(INSTALLED) ## the hostile sweep under the address and undefined-behaviour sanitizers

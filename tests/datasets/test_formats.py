@@ -46,7 +46,7 @@ def test_plain_idx_files_are_read(mnist):
     ("spoil", "message"),
     [
         (lambda data: data[:-200], r"not a complete gzip file"),
-        (lambda data: data[:200] + bytes([data[200] ^ 255]) + data[201:], r"not a complete gzip file|holds more; get it again"),
+        (lambda data: data[:200] + bytes([data[200] ^ 255]) + data[201:], r"not a complete gzip file|holds more; get"),
         (lambda _: b"<html>404</html>", r"not a complete gzip file \(Not a gzipped file"),
         (lambda data: gzip.compress(gzip.decompress(data)[:-1]), r"10000 x 28 x 28 .* holds 7,839,999"),
         (lambda _: gzip.compress(b"nonsense nonsense"), r"not an idx file of 3 axes"),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from geoattn._core.errors import GeoattnError
+from geoattn._core.files import clear_halves, half_name, keep_names
 
 if TYPE_CHECKING:
     from geoattn.profiles.map_layers import LayerCurvature
@@ -61,12 +62,15 @@ def result_files(solved: Sequence[LayerCurvature], summary: dict[str, Any]) -> d
 
 
 def write_folder(folder: Path, files: dict[str, bytes]) -> None:
-    """Write all files under temporary names, then rename them; on failure nothing of this call remains."""
+    """Write all files under temporary names, then rename them; a full disk shows before the first is renamed."""
     created = [p for p in (folder, *folder.parents) if not os.path.exists(p)]  # innermost first
     stage: str | None = None
+    renamed: list[str] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        stage = tempfile.mkdtemp(dir=folder, prefix=".geoattn-")
+        for old in clear_halves(folder, ".geoattn-"):
+            shutil.rmtree(old, ignore_errors=True)
+        stage = tempfile.mkdtemp(dir=folder, prefix=half_name(".geoattn-"))
         for name, content in files.items():
             with open(Path(stage, name), "wb") as file:
                 file.write(content)
@@ -74,7 +78,9 @@ def write_folder(folder: Path, files: dict[str, bytes]) -> None:
                 os.fsync(file.fileno())
         for name in files:  # renames need no space: from here on it succeeds
             os.replace(Path(stage, name), folder / name)
+            renamed.append(name)
         os.rmdir(stage)
+        keep_names(folder)
     except BaseException as error:
         if stage is not None:
             shutil.rmtree(stage, ignore_errors=True)
@@ -85,5 +91,6 @@ def write_folder(folder: Path, files: dict[str, bytes]) -> None:
                 break
         if isinstance(error, OSError):
             reason = error.strerror or error
-            raise GeoattnError(f"cannot write to {folder}: {reason}. Nothing was left behind.") from None
+            left = f"Written before: {', '.join(renamed)}." if renamed else "Nothing was left behind."
+            raise GeoattnError(f"cannot write to {folder}: {reason}. {left}") from None
         raise

@@ -52,7 +52,9 @@ def graph_curvature(
     from rich.console import Console
 
     console = Console(highlight=False)
-    console.print(f"{printable(str(path))}: {result.shape[0]:,} nodes, {result.edges:,} edges", style="bold")
+    console.print(
+        f"{printable(str(path))}: {result.shape[0]:,} nodes, {result.edges:,} edges", style="bold", markup=False
+    )
     if summary["values"]:
         console.print(
             f"mean {summary['mean']:.4f}, min {summary['min']:.4f}, max {summary['max']:.4f},"

@@ -5,6 +5,6 @@ from __future__ import annotations
 __all__ = ["printable"]
 
 
-def printable(text: str) -> str:
-    """The text on one line, control characters as ``?``."""
-    return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
+def printable(text: str, *, keep_blanks: bool = False) -> str:
+    """The text on one line, control characters as ``?``; blanks as they are, or each run of them as one."""
+    return "".join(c if c.isprintable() else "?" for c in (text if keep_blanks else " ".join(text.split())))

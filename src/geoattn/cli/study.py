@@ -221,7 +221,7 @@ def _ledger(results: Path, out: Path | None) -> None:
     picture = out.parent / "images" / f"{out.stem}.png"
     figure = forest_plot(results)
     write_atomically(picture, lambda file: figure.savefig(file, format="png", dpi=120, metadata={"Software": None}))
-    print(f"written to {out}, {len(pages)} pages in {out.with_suffix('')}, plot in {picture}")
+    print(printable(f"written to {out}, {len(pages)} pages in {out.with_suffix('')}, plot in {picture}"))
 
 
 @contextmanager
@@ -242,4 +242,4 @@ def _notes() -> Iterator[None]:
 
 
 def _say(content: Any, lines: list[str], as_json: bool) -> None:
-    print(json.dumps(content, indent=2) if as_json else "\n".join(lines))
+    print(json.dumps(content, indent=2) if as_json else "\n".join(printable(line, keep_blanks=True) for line in lines))

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from geoattn._core.errors import GeoattnError
+from geoattn.cli.printable import printable
 from geoattn.cli.progress import LateProgress
 
 __all__ = ["train"]
@@ -129,4 +130,4 @@ def train(
         return
     print(f"train accuracy {done.train_accuracy:.4f}, test accuracy {done.test_accuracy:.4f}, {done.steps} steps")
     if out is not None:
-        print(f"written to {out}: checkpoint.safetensors, log.jsonl")
+        print(printable(f"written to {out}: checkpoint.safetensors, log.jsonl"))

@@ -117,4 +117,7 @@ def _policy(scripts: list[Markup]) -> str:
     """Content security policy: nothing from the network, and no script but these."""
     sums = (hashlib.sha256(script.encode()).digest() for script in scripts)
     allowed = " ".join(f"'sha256-{base64.b64encode(s).decode()}'" for s in sums)
-    return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:"
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:;"
+        " base-uri 'none'; form-action 'none'"
+    )

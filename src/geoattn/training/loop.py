@@ -26,6 +26,7 @@ from geoattn.training.distributed import Processes
 from geoattn.training.inputs import Inputs, image_inputs, make_tokenizer, text_inputs
 from geoattn.training.monitor import Monitor, MonitorHandle
 from geoattn.training.recipe import Recipe
+from geoattn.training.run_folder import alone_in
 from geoattn.training.training_log import JsonLines
 
 __all__ = ["Trained", "evaluate", "train"]
@@ -146,6 +147,8 @@ class _Run:
         self.logs: list[Sink] = [] if log is None or not first else [log]
         self.checkpoint = None if out is None else Path(out) / "checkpoint.safetensors"
         if out is not None:
+            if first:
+                attached.enter_context(alone_in(out))
             if self.checkpoint is not None and self.checkpoint.exists():
                 self.position = load_checkpoint(self.checkpoint, self.model, self.adam, recipe.key, self.processes.rank)
             if first:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,29 @@ from geoattn._core.errors import GeoattnError
 from geoattn._core.text_files import read_json
 from geoattn.training.training_log import read_json_lines
 
-__all__ = ["TrainingRun", "read_run"]
+__all__ = ["TrainingRun", "alone_in", "read_run"]
+
+
+@contextmanager
+def alone_in(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """No other process trains in the folder meanwhile: an error if one does. The lock ends with the process."""
+    path = Path(folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise GeoattnError(f"cannot write to {path}: {error.strerror or error}.") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise GeoattnError(f"another process trains in {path}; wait for it, or choose another folder.") from None
+    except OSError:
+        pass  # a file system without locks: nobody can tell
+    try:
+        yield
+    finally:
+        os.close(handle)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

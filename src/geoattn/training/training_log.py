@@ -36,6 +36,8 @@ class JsonLines:
         """Append one line."""
         with open(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps({"step": step, **{k: _plain(v) for k, v in figures.items()}}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())  # the checkpoint that follows counts on it
 
     def rewind(self, step: int) -> None:
         """Forget the lines after a step: a run that resumes will write them again. A line cut short goes too."""
