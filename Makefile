@@ -75,9 +75,13 @@ $(ATHERIS): tests/assurance/fuzz/atheris.txt $(DEPS)
 faults: $(INSTALLED) ## a fault at every write of every job, into tests/assurance/results/faults.json
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.assurance.fault_campaign tests/assurance/results/faults.json
 
-# The kernel with the compiler's checks, in a copy of the package; the checks need their library before Python.
-sanitize: $(INSTALLED) ## the hostile sweep under the address and undefined-behaviour sanitizers
-	$(BIN)/cmake -S . -B build/sanitize -G Ninja -DGEOATTN_SANITIZE=ON -DPython_EXECUTABLE=$(abspath $(BIN))/python >/dev/null
+# The kernel with the compiler's checks, in a copy of the package; the checks need their library before Python. Python is not
+# built for the thread sanitizer, so that concurrent calls come from a program of their own.
+sanitize: $(INSTALLED) ## the kernel under the address, undefined-behaviour and thread sanitizers
+	$(BIN)/cmake -S . -B build/thread -G Ninja -DGEOATTN_SANITIZE=thread -DPython_EXECUTABLE=$(abspath $(BIN))/python >/dev/null
+	$(BIN)/cmake --build build/thread --target concurrent_kernel
+	build/thread/concurrent_kernel
+	$(BIN)/cmake -S . -B build/sanitize -G Ninja -DGEOATTN_SANITIZE=memory -DPython_EXECUTABLE=$(abspath $(BIN))/python >/dev/null
 	$(BIN)/cmake --build build/sanitize
 	OMP_NUM_THREADS=1 ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	  $(BIN)/python tests/curvature/sanitized.py build/sanitize

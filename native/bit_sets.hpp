@@ -22,6 +22,8 @@ template <int V> class Extent {
     static constexpr int stride() { return 16 * V; }
     static constexpr int words() { return WORDS; }
     static constexpr int side_words() { return (V + 3) / 4; }
+    static constexpr int seen() { return V; }
+    void see(int) {}
 };
 template <> class Extent<0> {
   public:
@@ -34,9 +36,14 @@ template <> class Extent<0> {
     int stride() const { return stride_; }
     int words() const { return words_; }  // a multiple of four: one vector
     int side_words() const { return words_; }
+    int seen() const { return seen_; }  // vectors that searches look at: all, or those with the first so many columns
+    void see(int columns) {
+        seen_ = (columns + 15) / 16;
+        std::fill(bits.begin(), bits.end(), 0);
+    }
 
   private:
-    int vectors_, stride_, words_;
+    int vectors_, stride_, words_, seen_ = vectors_;
 
   public:  // what is found on the way; each solver has its own
     Row<std::int16_t> best;

@@ -48,76 +48,147 @@ template <int V, bool PART> void CutSimplex<V, PART>::start(const StartTree<V, P
 
 // The least slack by the lengths themselves: among the edges that the first look leaves, or among all if it leaves none or many.
 template <int V, bool PART>
-[[gnu::noinline]] auto CutSimplex<V, PART>::settle(bool outward, const std::uint64_t* side, const Hits<V>& columns, int limit, int count)
-    -> Found {
+[[gnu::noinline]] auto CutSimplex<V, PART>::settle(bool outward, const std::uint64_t* rows, const std::uint64_t* barred,
+                                                   const std::int32_t* list, const Hits<V>& columns, int limit, int count) -> Found {
     const std::int16_t *own = rough_p_.data() + outward * extent_.columns(), *other = rough_p_.data() + !outward * extent_.columns();
     Found best;
     // Where nearly all ways lead over one node, many links of a part are tight. No slack is below zero: the first tight one will do.
     const double tight = PART && !this->restless_ ? this->tie(net_) : -INF;
     // A column costs a row in 16 bits, a row of the other search costs one of lengths, four times as long.
     if (!(limit < Network::ROUGH_NONE) || !(PART || count_of(columns) <= std::max(MANY, 4 * count)))
-        return search_lengths(outward, side, count);
+        return search_lengths(outward, rows, barred, list, count);
     std::int64_t left = PART ? std::numeric_limits<std::int64_t>::max() : 64 + std::int64_t(count) * n_ / 16;  // so many edges, one by one
     each_of(columns, [&](int c) {
         if (best.slack <= tight || left < 0) return;
-        each_of(at_most<V>(extent_, rough_[!outward] + std::size_t(c) * extent_.stride(), own, other[c], side, limit), [&](int r) {
+        each_of(at_most<V>(extent_, rough_[!outward] + std::size_t(c) * extent_.stride(), own, other[c], rows, limit), [&](int r) {
             if (!(best.slack <= tight) && --left >= 0) consider(best, outward, r, c);
         });
     });
-    return left >= 0 && best.slack < INF ? best : search_lengths(outward, side, count);
+    return left >= 0 && best.slack < INF ? best : search_lengths(outward, rows, barred, list, count);
 }
 
 template <int V, bool PART>
-[[gnu::noinline]] auto CutSimplex<V, PART>::search_lengths(bool outward, const std::uint64_t* side, int count) -> Found {
+[[gnu::noinline]] auto CutSimplex<V, PART>::search_lengths(bool outward, const std::uint64_t* rows, const std::uint64_t* barred,
+                                                           const std::int32_t* list, int count) -> Found {
     Found best;
+    const auto least = [&](int u, int& at) {
+        if (!direct_) return net_.lengths.least(u, more_.data(), at);
+        return least_sum(&net_.stored[std::size_t(u) * n_], more_.data(), n_, at);
+    };
     if constexpr (PART) {
         for (int k = 0; k < count; ++k)
             for (int c = 0; c < n_; ++c)
-                if (!has(side, c)) consider(best, outward, list_[k], c);
+                if (!has(barred, c)) consider(best, outward, list[k], c);
     } else if (outward || !net_.directed) {
         const double sign = SIGN[outward];
-        for (int c = 0; c < n_; ++c) more_[c] = has(side, c) ? INF : sign * p_[c];
+        for (int c = 0; c < n_; ++c) more_[c] = has(barred, c) ? INF : sign * p_[c];
         for (int k = 0, at = -1; k < count; ++k) {
-            const int r = list_[k];
-            const double slack = net_.lengths.least(r, more_.data(), at) - sign * p_[r];
+            const int r = list[k];
+            const double slack = least(r, at) - sign * p_[r];
             if (slack < best.slack) best = {slack, r, at};
         }
     } else {
-        for (int r = 0; r < n_; ++r) more_[r] = has(side, r) ? p_[r] : INF;
+        for (int r = 0; r < n_; ++r) more_[r] = has(rows, r) ? p_[r] : INF;
         for (int c = 0, at = -1; c < n_; ++c) {
-            if (has(side, c)) continue;
-            const double slack = net_.lengths.least(c, more_.data(), at) - p_[c];
+            if (has(barred, c)) continue;
+            const double slack = least(c, at) - p_[c];
             if (slack < best.slack) best = {slack, at, c};
         }
     }
     return best;
 }
 
-// The edge across a cut that becomes tight first; lists the nodes of the side.
-template <int V, bool PART> [[gnu::always_inline]] inline auto CutSimplex<V, PART>::find_edge(bool outward, const std::uint64_t* side,
-                                                                                              int& count) -> Found {
+// From `rows` to the columns that are not barred, or the other way round: the edge that becomes tight first. Lists the rows.
+template <int V, bool PART>
+[[gnu::always_inline]] inline auto CutSimplex<V, PART>::search(bool outward, const std::uint64_t* rows, const std::uint64_t* barred,
+                                                               std::int32_t* list, int& count) -> Found {
     if (!in_range_) [[unlikely]] {
         count = 0;
         for (int v = 0; v < n_; ++v)
-            if (has(side, v)) list_[count++] = v;
-        return search_lengths(outward, side, count);
+            if (has(rows, v)) list[count++] = v;
+        return search_lengths(outward, rows, barred, list, count);
     }
     const std::int16_t *own = rough_p_.data() + outward * extent_.columns(), *other = rough_p_.data() + !outward * extent_.columns();
     int limit;
-    const Hits<V> columns = search_cut<V>(extent_, rough_[outward], side, own, other, Network::ROUGH_ERROR, list_.data(), count, limit);
+    const Hits<V> columns = search_cut<V>(extent_, rough_[outward], rows, barred, own, other, Network::ROUGH_ERROR, list, count, limit);
     const int column = first_of(columns);
-    int row = list_[0];
+    int row = list[0];
     bool alone = limit < Network::ROUGH_NONE && count_of(columns) == 1;
     if (count > 1 && alone) {  // one in five cuts has one row
-        const Hits<V> rows =
-            at_most<V>(extent_, rough_[!outward] + std::size_t(column) * extent_.stride(), own, other[column], side, limit);
-        row = first_of(rows);
-        alone = count_of(rows) == 1;
+        const Hits<V> near =
+            at_most<V>(extent_, rough_[!outward] + std::size_t(column) * extent_.stride(), own, other[column], rows, limit);
+        row = first_of(near);
+        alone = count_of(near) == 1;
     }
-    if (!alone) return settle(outward, side, columns, limit, count);
+    if (!alone) return settle(outward, rows, barred, list, columns, limit, count);
     Found found;
     consider(found, outward, row, column);
     return found;
+}
+
+// The edge across a cut that becomes tight first; lists the nodes of the side.
+template <int V, bool PART> [[gnu::always_inline]] inline auto CutSimplex<V, PART>::find_edge(bool outward, const std::uint64_t* side,
+                                                                                              int& count) -> Found {
+    if constexpr (!PART)
+        if (direct_) return find_by_roles(outward, side, count);
+    return search(outward, side, side, list_.data(), count);
+}
+
+// Only distances from givers to takers: whichever of the two are fewer, on their sides of the cut, are the rows.
+template <int V, bool PART>
+[[gnu::noinline]] auto CutSimplex<V, PART>::find_by_roles(bool outward, const std::uint64_t* side, int& count) -> Found {
+    count = 0;
+    for (int w = 0; w < extent_.side_words(); ++w)
+        for (std::uint64_t left = side[w] & live_[w]; left; left &= left - 1) list_[count++] = 64 * w + std::countr_zero(left);
+    int givers = 0, takers = 0;
+    for (int w = 0; w < extent_.side_words(); ++w) {
+        const std::uint64_t tails = outward ? side[w] : ~side[w];
+        givers += std::popcount(tails & role_[1][w]);
+        takers += std::popcount(~tails & role_[0][w]);
+    }
+    if (!givers || !takers) return {};
+    const bool from_givers = givers <= takers;
+    for (int w = 0; w < extent_.side_words(); ++w) {
+        const std::uint64_t tails = outward ? side[w] : ~side[w], give = tails & role_[1][w], take = ~tails & role_[0][w];
+        row_set_[w] = from_givers ? give : take;
+        barred_[w] = ~(from_givers ? take : give);
+    }
+    int rows;
+    Found found = search(from_givers, row_set_.data(), barred_.data(), rows_.data(), rows);
+    if (from_givers != outward) std::swap(found.row, found.column);  // as seen from the side
+    return found;
+}
+
+// The transport problem proper: distances from givers to takers are all that bounds potentials. A search then has half as many
+// rows, or less where one of the measures is short, and nodes without supply take no part. At its optimum every giver has a tight
+// way down to a taker, so that its potentials are feasible for all edges; `tree` begins with it.
+template <int V, bool PART>
+void CutSimplex<V, PART>::solve_by_roles(StartTree<V, PART>& tree, double negligible, const Stop& stop) {
+    given_.clear();
+    if (tree.whole()) {
+        for (int out : {0, 1}) std::fill(role_[out].begin(), role_[out].end(), 0);
+        for (int v = 0; v < n_; ++v)
+            if (supply_[v]) flip(role_[supply_[v] > 0].data(), v);
+        for (int w = 0; w < extent_.side_words(); ++w) live_[w] = role_[0][w] | role_[1][w];
+        live_[last_ >> 6] |= 1ull << (last_ & 63);
+        for (int k = 1; k < n_; ++k) {
+            const int within = tree.tree()[k].parent;
+            live_[within >> 6] |= 1ull << (within & 63);
+        }
+        look_at(true);
+        extent_.see(live_columns());
+        start(tree);
+        const Outcome outcome = this->run(net_, negligible, 0.0, stop, n_ / 4);
+        look_at(false);
+        extent_.see(extent_.columns());
+        if (outcome == Outcome::optimal) {
+            from_root([&](double length, int node, int parent, bool out) { given_.push_back({length, node, parent, out}); });
+            for (int v = 0; v < n_; ++v) kept_[v] = supply_[v] != 0;
+            for (std::size_t k = given_.size(); k-- > 0;) kept_[given_[k].parent] |= kept_[given_[k].node];
+            std::erase_if(given_, [&](const Branch& x) { return !kept_[x.node]; });
+        }
+    }
+    tree.begin(given_);
 }
 
 template <int V, bool PART> [[gnu::always_inline]] inline double CutSimplex<V, PART>::pivot(const int e) {
@@ -182,7 +253,7 @@ template <int V, bool PART> [[gnu::always_inline]] inline double CutSimplex<V, P
     flip(tails_.data(), e);
     flip(set_of(leaving_, edge_[e].tail()), e);
     flip(set_of(leaving_, tail), e);
-    edge_[e] = {net_.link<PART>(tail, head), {tail, head}};
+    edge_[e] = {link(tail, head), {tail, head}};
     if (beyond || std::fabs(p_[source_]) > 0.5 * net_.reach) centre();  // rough potentials are small numbers
     return step;
 }

@@ -25,8 +25,9 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
           keys_(int(std::bit_ceil(unsigned(n_)))), urgency_(extent_.columns(), 0), edge_(last_), flow_(last_), side_of_(sets(last_)),
           slots_of_(sets(n_)), leaving_(sets(n_)), below_(sets(n_)), tails_(sets(1)), scratch_(sets(6)), all_(extent_.side_words(), 0),
           weight_(n_), p_(padded(n_), 0.0), more_(padded(n_)), rough_p_(2 * extent_.columns(), 32767), supply_(n_), gathered_(n_),
-          far_(last_), count_(n_), list_(n_ + 1), order_(n_) {
-        for (bool outward : {false, true}) rough_[outward] = net_.rough<PART>(outward);
+          far_(last_), count_(n_), list_(n_ + 1), rows_(n_ + 1), order_(n_), role_{sets_of_all(), sets_of_all()}, live_(sets_of_all()),
+          row_set_(sets_of_all()), barred_(sets_of_all()), kept_(n_) {
+        look_at(false);
         for (int size = 1; size < n_; ++size) weight_[size] = -float(cut_weight(size, n_));
         for (int v = 0; v < n_; ++v) flip(all_.data(), v);
         for (int k = 0; k < (PART ? 1 : TOGETHER); ++k) start_.push_back(std::make_unique<StartTree<V, PART>>(net_));
@@ -43,7 +44,7 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
             if (!stage_.empty()) choose_stage(k, negligible, stop);
         }
         if (!stage_.empty()) grow_in_turns<TOGETHER>(count, [&](int k) -> auto& { return *stage_[k]->solver.start_[0]; });
-        for (int k = 0; k < count; ++k) begin_tree(k, negligible, stop);
+        for (int k = 0; k < count; ++k) begin_tree(k, negligible, stop, has_roles(supplies[k]));
         grow_in_turns<TOGETHER>(count, [&](int k) -> auto& { return *start_[k]; });
     }
 
@@ -54,15 +55,32 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
             choose_stage(0, negligible, stop);
             grow_in_turns<1>(1, [&](int) -> auto& { return *stage_[0]->solver.start_[0]; });
         }
-        begin_tree(0, negligible, stop);
+        begin_tree(0, negligible, stop, false);
     }
 
     // The k-th pair of the plan.
     Outcome solve(const Supplies<std::int64_t>& supplies, int k, double negligible, const Stop& stop) {
+        by_roles_ = has_roles(supplies);
+        if (by_roles_) {
+            solve_by_roles(*start_[k], negligible, stop);
+            grow_in_turns<1>(1, [&](int) -> auto& { return *start_[k]; });
+        }
         read(supplies);
         start(*start_[k]);
         // Of a part any feasible tree will do: where all ways lead over one node it has nothing but ties.
         if constexpr (PART) return this->run(net_, negligible, supplies.allowed, stop, n_ / 4);
+        return this->run(net_, negligible, supplies.allowed, stop);
+    }
+
+    bool by_roles() const { return by_roles_; }  // whether the last pair was solved so
+
+    // The k-th pair once more, on its edges alone: ties may leave a tree by roles that is optimal and not feasible for all edges.
+    Outcome solve_by_edges(const Supplies<std::int64_t>& supplies, int k, double negligible, const Stop& stop) {
+        by_roles_ = false;
+        read(supplies);
+        start_[k]->begin({});
+        grow_in_turns<1>(1, [&](int) -> auto& { return *start_[k]; });
+        start(*start_[k]);
         return this->run(net_, negligible, supplies.allowed, stop);
     }
 
@@ -129,6 +147,10 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
         int tail() const { return end[0]; }
         int head() const { return end[1]; }
     };
+    struct Found {
+        double slack = INF;
+        int row = -1, column = -1;
+    };
 
     const Network& net_;
     int n_, last_, source_ = 0;
@@ -153,7 +175,13 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
     Row<std::int16_t> rough_p_;  // p, then -p, in units of the rough copies; the largest number beyond the last node
     Row<std::int64_t> supply_, gathered_;
     std::vector<int> far_, count_;  // sizes of the sides away from the source
-    std::vector<std::int32_t> list_, order_;
+    std::vector<std::int32_t> list_, rows_, order_;
+    bool by_roles_ = false;                   // whether the last pair was solved so
+    bool direct_ = PART;                      // edges are distances, from givers to takers unless it is a part
+    Row<std::uint64_t> role_[2];              // takers and givers
+    Row<std::uint64_t> live_;                 // nodes that take part: these, those within the tree, and the last one
+    Row<std::uint64_t> row_set_, barred_;     // of a search
+    std::vector<char> kept_;                  // of a tree by roles: nodes that the next tree begins with
     std::vector<std::unique_ptr<StartTree<V, PART>>> start_;  // of the pairs of the plan
     std::vector<std::unique_ptr<Stage>> stage_;               // for them
     std::vector<Branch> given_;                               // what a stage found
@@ -163,6 +191,7 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
     Row<std::uint64_t> sets(int count) const { return Row<std::uint64_t>(std::size_t(count) * extent_.words(), 0); }
     std::uint64_t* set_of(Row<std::uint64_t>& sets, int k) const { return sets.data() + std::size_t(k) * extent_.words(); }
     const std::uint64_t* set_of(const Row<std::uint64_t>& sets, int k) const { return sets.data() + std::size_t(k) * extent_.words(); }
+    Row<std::uint64_t> sets_of_all() const { return Row<std::uint64_t>(std::size_t(extent_.side_words()), 0); }
     Words<WORDS> scratch(int k) { return Words<WORDS>(scratch_.data() + std::size_t(k) * extent_.words()); }
 
     void choose_stage(int k, double negligible, const Stop& stop) {
@@ -172,12 +201,37 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
         }
     }
 
-    void begin_tree(int k, double negligible, const Stop& stop) {
+    void begin_tree(int k, double negligible, const Stop& stop, bool by_roles) {
         given_.clear();
         if constexpr (STAGED)
             if (!stage_.empty()) stage_[k]->solve(*start_[k], given_, negligible, stop);
-        start_[k]->begin(given_);
+        start_[k]->begin(given_, by_roles ? supply_.data() : nullptr);
     }
+
+    // Whether a pair is solved by roles first: where most edges are essential, in long maps or if many nodes neither give nor take.
+    // Reads the supplies.
+    bool has_roles(const Supplies<std::int64_t>& s) {
+        if (PART || !net_.by_roles || s.allowed > 0) return false;
+        read(s);
+        int givers = 0, takers = 0;
+        for (const std::int64_t x : supply_) givers += x > 0, takers += x < 0;
+        return givers && takers && (V == 0 || (givers + takers) * 8 <= n_ * 7);
+    }
+
+    int live_columns() const {  // up to the last node that gives or takes
+        int last = n_ - 1;
+        while (last > 0 && !supply_[last]) --last;
+        return last + 1;
+    }
+
+    void look_at(bool distances) {
+        direct_ = PART || distances;
+        for (bool outward : {false, true})
+            rough_[outward] = distances ? net_.template between<PART>(outward) : net_.template rough<PART>(outward);
+    }
+
+    void solve_by_roles(StartTree<V, PART>& tree, double negligible, const Stop& stop);
+    Found find_by_roles(bool outward, const std::uint64_t* side, int& count);
 
     void read(const Supplies<std::int64_t>& s) {
         for (int v = 0; v < n_; ++v) supply_[v] = s.from[v] - s.to[v];
@@ -269,14 +323,10 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
 
     double flow_across(int g) const { return double(flow_[g]); }
 
-    struct Found {
-        double slack = INF;
-        int row = -1, column = -1;
-    };
-
-    double length_of(bool outward, int row, int column) const {
-        return outward ? net_.link<PART>(row, column) : net_.link<PART>(column, row);
+    double link(int tail, int head) const {
+        return direct_ ? net_.template reach_of<PART>(tail, head) : net_.template link<PART>(tail, head);
     }
+    double length_of(bool outward, int row, int column) const { return outward ? link(row, column) : link(column, row); }
 
     void consider(Found& best, bool outward, int row, int column) {
         const double sign = SIGN[outward], slack = (length_of(outward, row, column) - sign * p_[row]) + sign * p_[column];
@@ -285,8 +335,10 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
     }
 
     Found find_edge(bool outward, const std::uint64_t* side, int& count);
-    Found settle(bool outward, const std::uint64_t* side, const Hits<V>& columns, int limit, int count);
-    Found search_lengths(bool outward, const std::uint64_t* side, int count);
+    Found search(bool outward, const std::uint64_t* rows, const std::uint64_t* barred, std::int32_t* list, int& count);
+    Found settle(bool outward, const std::uint64_t* rows, const std::uint64_t* barred, const std::int32_t* list, const Hits<V>& columns,
+                 int limit, int count);
+    Found search_lengths(bool outward, const std::uint64_t* rows, const std::uint64_t* barred, const std::int32_t* list, int count);
 };
 
 }  // namespace geoattn::GEOATTN_ISA

@@ -39,6 +39,7 @@ struct Network {
     static constexpr int NEAR = 8;
     std::vector<std::uint16_t> near;  // near[v * NEAR + k]: the k-th nearest class to v
     bool halved = false;              // many edges are essential: what is near is not that near
+    bool by_roles = false;            // ... and so many that pairs are solved on distances from givers to takers
 
     template <bool PART> const std::int16_t* rough(bool outward) const {
         if constexpr (PART) return part_rows[outward];
@@ -107,6 +108,7 @@ struct Network {
 
     // Classes. Above STORED distances are not found as n^2 doubles, above KEPT they are not kept beside what is made of them.
     static constexpr int STORED = 16384, KEPT = 4096;
+    static constexpr int ROLES = 256;  // shorter maps are solved on their edges alone
 
     void prepare(Crew& crew, const Stop& stop) {
         find_ways(crew, stop);
@@ -127,6 +129,7 @@ struct Network {
         if (count >= (n <= 65 ? 1500 : 500) && count >= 5 * n) few = n / (count < 8 * n ? 5 : 3);
         few = std::min(few, n <= 336 ? 65 : n <= FIXED ? 129 : n);
         halved = count * 8 >= std::int64_t(n) * n;
+        by_roles = halved && n > ROLES && n <= KEPT;
         if (few && n > 65) find_near(crew);
         std::vector<float>().swap(stored_float_);
         if (n > KEPT) Row<double>().swap(stored);

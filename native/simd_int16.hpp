@@ -58,7 +58,7 @@ inline void round_lengths(const double* x, double scale, int n, std::int16_t* ro
 template <int V, class Hit> [[gnu::always_inline]] inline Hits<V> hits_of(Extent<V>& extent, int slot, Hit hit) {
     Hits<V> hits(nullptr, 0);
     if constexpr (V == 0) hits = Hits<V>(extent.bits.data() + slot * extent.words(), extent.words());
-    const int vectors = extent.vectors();
+    const int vectors = extent.seen();
 #pragma GCC unroll 8
     for (int v = 0; v < vectors; v += 4) {
         const auto pair = [&](int k) -> std::uint64_t {
@@ -77,7 +77,7 @@ inline __m128i lowest16(__m256i x) {  // in the first lane
 
 // The places where x + y comes within `error` of its least value, and that. Sums saturate.
 template <int V> inline Hits<V> nearest(Extent<V>& extent, const std::int16_t* x, const std::int16_t* y, std::int16_t error, int& least) {
-    const int vectors = extent.vectors();
+    const int vectors = extent.seen();
     __m256i kept[V > 0 ? V : 1], low = _mm256_set1_epi16(32767), also = low;
     const auto sum = [&](int v) { return _mm256_adds_epi16(load16(x + 16 * v), load16(y + 16 * v)); };
     if constexpr (V > 0) {
@@ -98,12 +98,13 @@ template <int V> inline Hits<V> nearest(Extent<V>& extent, const std::int16_t* x
     });
 }
 
-// The search across a cut on lengths in 16 bits: for a column k outside `side`, the least over the rows r in `side` of
+// The search across a cut on lengths in 16 bits: for a column k that is not `barred`, the least over the rows r in `side` of
 // (lengths(r, k) + own[r]) + other[k]. Sums saturate. Lists the rows and counts them; returns the columns within `error` of
 // the least, and in `limit` how far that is.
 template <int V>
-inline Hits<V> search_cut(Extent<V>& extent, const std::int16_t* lengths, const std::uint64_t* side, const std::int16_t* own,
-                          const std::int16_t* other, std::int16_t error, std::int32_t* list, int& count, int& limit) {
+inline Hits<V> search_cut(Extent<V>& extent, const std::int16_t* lengths, const std::uint64_t* side, const std::uint64_t* barred,
+                          const std::int16_t* own, const std::int16_t* other, std::int16_t error, std::int32_t* list, int& count,
+                          int& limit) {
     const __m256i top = _mm256_set1_epi16(32767);
     __m256i low = top;
     count = 0;
@@ -141,7 +142,7 @@ inline Hits<V> search_cut(Extent<V>& extent, const std::int16_t* lengths, const 
 #pragma GCC unroll 32
         for (int v = 0; v < V; ++v) {
             const __m256i sum = _mm256_adds_epi16(__m256i(best[v]), load16(other + 16 * v));
-            best[v] = Sixteen(_mm256_blendv_epi8(sum, top, members(side, 16 * v)));
+            best[v] = Sixteen(_mm256_blendv_epi8(sum, top, members(barred, 16 * v)));
             low = _mm256_min_epi16(low, __m256i(best[v]));
         }
         const __m256i bound = beyond(low);
@@ -149,11 +150,11 @@ inline Hits<V> search_cut(Extent<V>& extent, const std::int16_t* lengths, const 
     } else {
         for (Members<0> rows(side, extent.side_words()); rows;) list[count++] = rows.next();
         const std::size_t stride = std::size_t(extent.stride());
-        const int vectors = extent.vectors();
+        const int vectors = extent.seen();
         std::int16_t* best = extent.best.data();
         const auto finish = [&](__m256i least, int v) {
             const __m256i sum = _mm256_adds_epi16(least, load16(other + 16 * v));
-            least = _mm256_blendv_epi8(sum, top, members(side, 16 * v));
+            least = _mm256_blendv_epi8(sum, top, members(barred, 16 * v));
             _mm256_store_si256(reinterpret_cast<__m256i*>(best + 16 * v), least);
             low = _mm256_min_epi16(low, least);
         };
@@ -239,7 +240,7 @@ template <int V, class Hit> [[gnu::always_inline]] inline Hits<V> hits_of(Extent
     Hits<V> hits(nullptr, 0);
     if constexpr (V == 0) hits = Hits<V>(extent.bits.data() + slot * extent.words(), extent.words());
     std::fill_n(hits.word, hits.words(), 0);
-    for (int k = 0; k < extent.columns(); ++k) hits.word[k / 64] |= std::uint64_t(hit(k)) << (place_of_hit(k) % 64);
+    for (int k = 0; k < 16 * extent.seen(); ++k) hits.word[k / 64] |= std::uint64_t(hit(k)) << (place_of_hit(k) % 64);
     return hits;
 }
 
@@ -261,15 +262,16 @@ inline void round_lengths(const double* x, double scale, int n, std::int16_t* ro
 
 template <int V> inline Hits<V> nearest(Extent<V>& extent, const std::int16_t* x, const std::int16_t* y, std::int16_t error, int& least) {
     std::int16_t low = 32767;
-    for (int k = 0; k < extent.columns(); ++k) low = std::min(low, saturated(x[k] + y[k]));
+    for (int k = 0; k < 16 * extent.seen(); ++k) low = std::min(low, saturated(x[k] + y[k]));
     least = low;
     const std::int16_t bound = saturated(low + error + 1);
     return hits_of<V>(extent, 0, [&](int k) { return saturated(x[k] + y[k]) < bound; });
 }
 
 template <int V>
-inline Hits<V> search_cut(Extent<V>& extent, const std::int16_t* lengths, const std::uint64_t* side, const std::int16_t* own,
-                          const std::int16_t* other, std::int16_t error, std::int32_t* list, int& count, int& limit) {
+inline Hits<V> search_cut(Extent<V>& extent, const std::int16_t* lengths, const std::uint64_t* side, const std::uint64_t* barred,
+                          const std::int16_t* own, const std::int16_t* other, std::int16_t error, std::int32_t* list, int& count,
+                          int& limit) {
     static thread_local std::vector<std::int16_t> best;
     std::int16_t low = 32767;
     best.assign(std::size_t(extent.columns()), low);
@@ -278,10 +280,10 @@ inline Hits<V> search_cut(Extent<V>& extent, const std::int16_t* lengths, const 
         if (!has(side, r)) continue;
         list[count++] = r;
         const std::int16_t* row = lengths + std::size_t(r) * extent.stride();
-        for (int k = 0; k < extent.columns(); ++k) best[k] = std::min(best[k], saturated(own[r] + row[k]));
+        for (int k = 0; k < 16 * extent.seen(); ++k) best[k] = std::min(best[k], saturated(own[r] + row[k]));
     }
-    for (int k = 0; k < extent.columns(); ++k) {
-        best[k] = has(side, k) ? std::int16_t(32767) : saturated(best[k] + other[k]);
+    for (int k = 0; k < 16 * extent.seen(); ++k) {
+        best[k] = has(barred, k) ? std::int16_t(32767) : saturated(best[k] + other[k]);
         low = std::min(low, best[k]);
     }
     const std::int16_t bound = saturated(low + error + 1);

@@ -58,8 +58,11 @@ template <int V, bool PART> class StartTree {
     }
 
     // Begin a tree with its root and `given`, an optimal tree of some nodes without the root: its edges may be any distances.
-    void begin(const std::vector<Branch>& given) {
+    // `bound`: by distances from givers to takers alone (cut_simplex.hpp). Nodes that do neither then hang on the root.
+    void begin(const std::vector<Branch>& given, const std::int64_t* bound = nullptr) {
         const int root = sorted_.at[0], n = net_.n;
+        direct_ = PART || bound;
+        failed_ = false;
         std::fill_n(&placed_.at[0], n, 0);
         for (int out : {0, 1}) {
             std::fill_n(&rough_[out].at[0], extent_.columns(), NOTHING);
@@ -73,12 +76,20 @@ template <int V, bool PART> class StartTree {
         tree_.at[0] = {0.0, root, root, 0};
         count_ = 1;
         mark(root);
-        note(root, 1);
-        note(root, 0);
+        if (!bound || gives_.at[root]) note(root, 1);
+        if (!bound || !gives_.at[root]) note(root, 0);
         for (const Branch& x : given)
             if (!placed_.at[x.node]) walk(x.node, x.outward, x.parent);
-        for (const Branch& x : given) note(x.node, 0), note(x.node, 1);  // there a giver may bound a giver
+        for (const Branch& x : given) {
+            if (!bound) note(x.node, 0), note(x.node, 1);  // there a giver may bound a giver
+            else if (bound[x.node]) note(x.node, gives_.at[x.node]);
+        }
+        if (!bound) return;
+        for (int v = 0; v < n; ++v)
+            if (!bound[v] && !placed_.at[v]) mark(v), p_.at[v] = p_.at[root], tree_.at[count_++] = {0.0, v, root, 0};
     }
+
+    bool whole() const { return count_ == net_.n; }  // whether all nodes are in the tree
 
     // The next node and what bounds it; false: there is none.
     bool look() {
@@ -86,7 +97,7 @@ template <int V, bool PART> class StartTree {
         if (first_ == int(waiting_.size())) return false;
         next_ = sorted_.at[64 * first_ + std::countr_zero(waiting_[first_])];
         by_ = nearest_bound(next_);
-        return by_ >= 0 || look_further();
+        return by_ >= 0 || (!failed_ && look_further());
     }
 
     void take() { walk(next_, gives_.at[next_], by_); }  // place it, over essential edges
@@ -107,6 +118,7 @@ template <int V, bool PART> class StartTree {
     Extent<V> extent_;
     int count_ = 0, first_ = 0, next_ = 0, by_ = 0;
     bool in_range_ = true;  // of the rough copies
+    bool direct_ = PART, failed_ = false;  // edges are distances; a node found no place among them
     std::vector<std::uint64_t> waiting_;  // places in the order of the nodes that are to come
     // What bounds takers, -p of the givers, and what bounds givers, p of the takers: in units of the rough copies, else NOTHING,
     // and as they are, else infinite.
@@ -174,6 +186,7 @@ template <int V, bool PART> class StartTree {
 
     // Of a directed graph: in the other role, or another node.
     [[gnu::noinline]] bool look_further() {
+        if (!PART && direct_) return !(failed_ = true);
         for (int w = first_; w < int(waiting_.size()); ++w)
             for (std::uint64_t left = waiting_[w]; left; left &= left - 1) {
                 next_ = sorted_.at[64 * w + std::countr_zero(left)];
@@ -208,7 +221,8 @@ template <int V, bool PART> class StartTree {
     }
 
     void place(int v, int out, int parent) {
-        const double length = out ? net_.template link<PART>(v, parent) : net_.template link<PART>(parent, v);
+        const int tail = out ? v : parent, head = out ? parent : v;
+        const double length = direct_ ? net_.template reach_of<PART>(tail, head) : net_.template link<PART>(tail, head);
         mark(v);
         p_.at[v] = p_.at[parent] + SIGN[out] * length;
         tree_.at[count_++] = {length, v, parent, out};
@@ -216,7 +230,7 @@ template <int V, bool PART> class StartTree {
 
     // Along the shortest way to the node that bounds v, as far as it is new; its edges are essential.
     void walk(int v, int out, int by) {
-        if constexpr (PART) return place(v, out, by);
+        if (direct_) return place(v, out, by);
         std::int32_t* way = &way_.at[0];
         const std::size_t n = std::size_t(net_.n);
         int fresh = 1, a;

@@ -4,99 +4,27 @@
 
 #include "cut_pivot.hpp"
 #include "gradient.hpp"
-#include "tree_simplex.hpp"
+#include "masses.hpp"
+#include "stray.hpp"
 
 namespace geoattn::GEOATTN_ISA {
 namespace {
 
-// Units of mass. Two thirds of a sign bit and, for the idle mass, a factor of eight are left free.
-template <class Mass> constexpr double WHOLE = std::is_same_v<Mass, std::int64_t> ? 0x1p62 : 0x1p125;
 // A bound of the error of kappa, relative to max(1, |kappa|), above which a pair is solved again in higher precision.
 constexpr double GOOD_ENOUGH = 1e-11;
 // ... and above which there is no value.
 constexpr double PROMISED = 1e-9;
-
-// The measure of a node on the classes of its network, as integers. What the row lacks of one is spread in proportion, as
-// dividing by the sum would do, but exactly: equal entries stay equal and zeros stay zero. Mass outside the network stays
-// where it is: `solve_part` checks that it may.
-template <class Mass>
-void round_measure(const double* measure, const Prepared& p, int part, int n, double whole, Mass* mass) {
-    double outside = 0;
-    Mass inside = 0;
-    int largest = -1;
-    for (int v = 0; v < n; ++v) {
-        if (p.part[v] != part) {
-            outside += measure[v];
-            continue;
-        }
-        const Mass m = Mass(measure[v] * whole + 0.5);
-        mass[p.label[v]] += m;
-        inside += m;
-        if (largest < 0 || measure[v] > measure[largest]) largest = v;
-    }
-    Mass lack = Mass((1.0 - outside) * whole) - inside;
-    const double spread = as_double(lack);
-    for (int v = 0; v < n; ++v) {
-        if (p.part[v] != part) continue;
-        const Mass share = Mass(spread * measure[v]);
-        mass[p.label[v]] += share;
-        lack -= share;
-    }
-    mass[p.label[largest]] += lack;
-}
-
-// The measures of all nodes that the pairs name, rounded to units of one kind of mass.
-template <class Mass> struct Masses {
-    double whole;
-    Mass idle;
-    int classes;
-    std::vector<Mass> data;
-
-    Masses(const Job& job, std::int64_t g, const Prepared& p, int part, const std::vector<int>& named, int classes, Crew& crew)
-        : whole(job.idle > 0 ? WHOLE<Mass> / 8 : WHOLE<Mass>), idle(Mass(job.idle * whole)), classes(classes),
-          data(named.size() * std::size_t(classes), 0) {
-        const double* measures = job.measures + g * std::size_t(job.n) * job.n;
-        crew.each_block(int(named.size()), [&](int from, int end) {
-            for (int k = from; k < end; ++k)
-                round_measure(measures + std::size_t(named[k]) * job.n, p, part, job.n, whole, &data[std::size_t(k) * classes]);
-        });
-    }
-    const Mass* operator[](int slot) const { return &data[std::size_t(slot) * classes]; }
-};
-
-// Where mass may move: between so many classes, over edges no longer than what lies between them.
-struct Moves {
-    int classes;
-    double diameter;
-};
-
-// Of the two measures alone: a token at distance 1e27 that neither of them knows has no part in the error of a W1 of 0.1.
-Moves moves_of(const Network& net, const Prepared& p, int part, const double* measures, int x, int y, int n) {
-    const double *from = measures + std::size_t(x) * n, *to = measures + std::size_t(y) * n;
-    std::vector<char> touched(net.n, 0);
-    touched[p.label[x]] = touched[p.label[y]] = 1;  // idle mass
-    for (int v = 0; v < n; ++v)
-        if (p.part[v] == part && (from[v] > 0 || to[v] > 0)) touched[p.label[v]] = 1;
-    Moves moves{0, 0.0};
-    for (int a = 0; a < net.n; ++a) {
-        if (!touched[a]) continue;
-        ++moves.classes;
-        for (int b = 0; b < net.n; ++b)
-            if (const double apart = touched[b] ? net.distance(a, b) : INF; apart < INF) moves.diameter = std::max(moves.diameter, apart);
-    }
-    return moves;
-}
 
 struct Answer {
     Outcome outcome;
     double w1 = NAN, excess = NAN;  // excess: a bound of w1 - optimum
 };
 
-// The k-th pair of the solver's plan.
+// What a solver has found.
 template <class Solver, class Mass>
-Answer answer(Solver& solver, int k, const Network& net, const Moves& moves, const Supplies<Mass>& supplies, double idle, double whole,
-              const Stop& stop) {
-    Answer result{solver.solve(supplies, k, 4.0 * net.n, stop)};
+Answer answer(Solver& solver, Outcome outcome, const Network& net, const Moves& moves, const Supplies<Mass>& supplies, double idle,
+              double whole) {
+    Answer result{outcome};
     if (result.outcome != Outcome::optimal) return result;
     Mass apart = 0, left = 0;
     for (int v = 0; v < net.n; ++v) {
@@ -175,17 +103,27 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, const std::
                 if (job.stop.asked()) return;
                 job.done.fetch_add(1, std::memory_order_relaxed);
                 const std::int64_t e = edges[q];
-                Answer a = answer(solver, q, net, {net.n, net.reach}, supplies[q], job.idle, masses.whole, job.stop);
-                const double scale = std::max(job.denominator[e], a.w1);
                 const double wide = job.tolerance * job.denominator[e];  // what the caller allows
-                const bool again =
-                    a.outcome == Outcome::stalled || (a.outcome == Outcome::optimal && !(a.excess <= std::max(GOOD_ENOUGH * scale, wide)));
+                const auto found = [&](Outcome outcome) {
+                    return answer(solver, outcome, net, {net.n, net.reach}, supplies[q], job.idle, masses.whole);
+                };
+                const auto unproved = [&](const Answer& a) {
+                    const double scale = std::max(job.denominator[e], a.w1);
+                    return a.outcome == Outcome::stalled ||
+                           (a.outcome == Outcome::optimal && !(a.excess <= std::max(GOOD_ENOUGH * scale, wide)));
+                };
+                Answer a = found(solver.solve(supplies[q], q, negligible, job.stop));
+                if (unproved(a) && solver.by_roles()) a = found(solver.solve_by_edges(supplies[q], q, negligible, job.stop));
+                const double scale = std::max(job.denominator[e], a.w1);
+                const bool again = unproved(a);
                 if (again) {
                     Crew alone(1);
                     std::call_once(made, [&] { wide_masses.emplace(job, g, p, id, named, net.n, alone); });
                     exact.emplace(net);  // from scratch: no value depends on other pairs
                     const Moves moves = moves_of(net, p, id, measures, job.pairs[2 * e], job.pairs[2 * e + 1], n);
-                    a = answer(*exact, 0, net, moves, supplies_of(*wide_masses, e), job.idle, wide_masses->whole, job.stop);
+                    const auto wide_supplies = supplies_of(*wide_masses, e);
+                    a = answer(*exact, exact->solve(wide_supplies, 0, negligible, job.stop), net, moves, wide_supplies, job.idle,
+                               wide_masses->whole);
                 }
                 if (a.outcome != Outcome::optimal) {
                     job.status[e] = std::uint8_t(a.outcome == Outcome::unbounded ? Status::unreachable : Status::stalled);

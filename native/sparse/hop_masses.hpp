@@ -63,7 +63,7 @@ struct HopSum {
     void flow(int level, std::int64_t amount) { primal += Wide(level) * amount; }
 
     void finish(const HopMasses& masses, int columns, int distances, double& value, double& gap, bool& stuck) const {
-        stuck = lost > masses.excess;
+        stuck = double(lost - masses.excess) * masses.unit > STRAY;
         value = double(primal + moved) * masses.unit;
         gap = feasible ? std::abs(double(primal - dual)) * masses.unit : std::numeric_limits<double>::infinity();
         gap += double(lost) * masses.unit * distances + (columns + 8) * std::numeric_limits<double>::epsilon() * value;

@@ -318,9 +318,9 @@ template <class Cost> class Transport {
                     std::abs(double(cost[std::size_t(f.row) * columns_ + f.column] - potential_[f.row] - potential_[rows_ + f.column]));
             }
         });
-        stuck = lost > double(excess_) * unit_ + nodes_ * rounded;  // each mass is rounded
+        stuck = lost > double(excess_) * unit_ + nodes_ * rounded + STRAY;  // each mass is rounded
         const double rounding = (nodes_ + 8) * std::numeric_limits<double>::epsilon();
-        gap = loose + rounding * value + (uneven_ + rounded) * largest;
+        gap = loose + rounding * value + (uneven_ + rounded + lost) * largest;
     }
 };
 
