@@ -8,8 +8,8 @@ of geoattn holds everything: lengths, measures, shortest paths, pairs. Runs of t
 medians of the seconds an edge takes.
 
 POT ends at reduced costs above about -1e-12, whatever the distances are. Where W1 is 1e-10 (sharp maps under grc-0.6)
-its value is then off in the sixth digit. Pairs that differ by more than 1e-12 are therefore solved once more by POT, with
-distances in units of the distance of the pair, and `difference` is what is left; `difference_as_given` is the first one.
+its value is then off in the sixth digit. Pairs that differ by more than 1e-12 are therefore solved once more by POT,
+with distances in units of the distance of the pair. `difference` is what is left, `difference_as_given` is the first.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ void CutSimplex<V, PART>::solve_by_roles(StartTree<V, PART>& tree, double neglig
         extent_.see(live_columns());
         start(tree);
         Outcome outcome = this->run(net_, negligible, 0.0, stop, n_ / 4, TIES);
-        const bool flows = outcome == Outcome::tied && flow_over_ties(tree);
+        const bool flows = outcome == Outcome::tied && flow_over_ties(tree, negligible) == TightFlow::Result::found;
         if (outcome == Outcome::tied && !flows) outcome = this->run(net_, negligible, 0.0, stop, n_ / 4);
         look_at(false);
         extent_.see(extent_.columns());
@@ -54,40 +54,28 @@ void CutSimplex<V, PART>::solve_by_roles(StartTree<V, PART>& tree, double neglig
     tree.begin(given_);
 }
 
-// Pivots, until they meet nothing but ties: then a flow over tight edges may end it at once.
+// Pivots, until they meet nothing but ties: then a flow over tight distances may end it at once.
 template <int V, bool PART>
 Outcome CutSimplex<V, PART>::finish(StartTree<V, PART>& tree, double allowed, double negligible, const Stop& stop) {
-    long ties = net_.stored.empty() ? this->NO_END : TIES;
-    for (;;) {
-        const Outcome outcome = this->run(net_, negligible, allowed, stop, this->NO_END, ties);
-        if (outcome != Outcome::tied) return outcome;
-        ties = ties > LONG_TIES ? this->NO_END : 4 * ties;
-        if (!flow_over_ties(tree)) continue;
+    const Outcome outcome = this->run(net_, negligible, allowed, stop, this->NO_END, net_.stored.empty() ? this->NO_END : TIES);
+    if (outcome != Outcome::tied) return outcome;
+    const TightFlow::Result flow = flow_over_ties(tree, negligible);
+    if (flow == TightFlow::Result::stuck) return Outcome::unbounded;
+    if (flow == TightFlow::Result::found) {
         tree.begin(given_);
         grow_in_turns<1>(1, [&](int) -> auto& { return tree; });
         start(tree);
     }
+    return this->run(net_, negligible, allowed, stop);
 }
 
-// Whether tight distances carry all that is to move. `given_` is then a tree of all nodes with that flow: its links, and edges of the
-// present tree that join what they leave apart.
-template <int V, bool PART> bool CutSimplex<V, PART>::flow_over_ties(const StartTree<V, PART>& tree) {
+// Where a flow is found, `given_` is a tree with it, of all nodes that give or take.
+template <int V, bool PART> TightFlow::Result CutSimplex<V, PART>::flow_over_ties(const StartTree<V, PART>& tree, double negligible) {
     given_.clear();
-    if (!tight_flow_.find(supply_.data(), p_.data())) return false;
+    const TightFlow::Result result = tight_flow_.find(supply_.data(), p_.data(), negligible);
+    if (result != TightFlow::Result::found) return result;
     std::vector<std::vector<std::pair<int, bool>>> at(n_);  // neighbours, and whether the potential rises towards them
-    std::vector<int> set(n_);
-    std::iota(set.begin(), set.end(), 0);
-    const auto find = [&](int v) {
-        while (set[v] != v) v = set[v] = set[set[v]];
-        return v;
-    };
-    const auto join = [&](int tail, int head) {
-        if (find(tail) == find(head)) return;
-        set[find(tail)] = find(head);
-        at[tail].emplace_back(head, false), at[head].emplace_back(tail, true);
-    };
-    tight_flow_.each_arc([&](const TightFlow::Arc& arc) { join(arc.giver, arc.taker); });
-    for (const Edge& x : edge_) join(x.tail(), x.head());
+    tight_flow_.each_link([&](int giver, int taker) { at[giver].emplace_back(taker, false), at[taker].emplace_back(giver, true); });
     std::vector<int> open{tree.place_of(0)};
     std::vector<char> seen(n_, 0);
     seen[open[0]] = 1;
@@ -95,10 +83,10 @@ template <int V, bool PART> bool CutSimplex<V, PART>::flow_over_ties(const Start
         for (const auto& [v, rises] : at[open[k]]) {
             if (seen[v]) continue;
             seen[v] = 1;
-            open.push_back(v);
             given_.push_back({0.0, v, open[k], rises});
+            open.push_back(v);
         }
-    return true;
+    return result;
 }
 
 }  // namespace geoattn::GEOATTN_ISA

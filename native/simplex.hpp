@@ -87,7 +87,7 @@ template <class Solver> class Simplex {
     static constexpr long NO_END = std::numeric_limits<long>::max();
 
   private:
-    static constexpr double TIED = 4 * Lengths::SHARE;  // of the longest distance
+    static constexpr double TIED = 32 * Lengths::SHARE;  // of the longest distance
     static constexpr std::uint64_t SEED = 0x9e3779b97f4a7c15ull;
     std::uint64_t random_ = SEED;
 };
