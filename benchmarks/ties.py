@@ -4,8 +4,9 @@
 
 Twenty families (tests/curvature/tie_families.py), ten seeds and five sizes up to 700 tokens. An edge of a map with ties
 may cost at most five times what an edge of softmax attention of its size and convention costs, and never more than POT
-takes for the same pairs. Times are those of one thread, without the preparation: the time of 101 edges less the time of one, the
-least of three runs. A case above a limit is measured once more, and its least time counts: other work on the machine only adds.
+takes for the same pairs. Times are those of one thread, without the preparation: the time of 101 edges less the time of
+one, the least of a few runs. A case above a limit is measured once more, and its least time counts, as other work on
+the machine only adds.
 """
 
 from __future__ import annotations

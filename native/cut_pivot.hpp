@@ -159,38 +159,6 @@ template <int V, bool PART>
     return found;
 }
 
-// The transport problem proper: distances from givers to takers are all that bounds potentials. A search then has half as many
-// rows, or less where one of the measures is short, and nodes without supply take no part. At its optimum every giver has a tight
-// way down to a taker, so that its potentials are feasible for all edges; `tree` begins with it.
-template <int V, bool PART>
-void CutSimplex<V, PART>::solve_by_roles(StartTree<V, PART>& tree, double negligible, const Stop& stop) {
-    given_.clear();
-    if (tree.whole()) {
-        for (int out : {0, 1}) std::fill(role_[out].begin(), role_[out].end(), 0);
-        for (int v = 0; v < n_; ++v)
-            if (supply_[v]) flip(role_[supply_[v] > 0].data(), v);
-        for (int w = 0; w < extent_.side_words(); ++w) live_[w] = role_[0][w] | role_[1][w];
-        live_[last_ >> 6] |= 1ull << (last_ & 63);
-        for (int k = 1; k < n_; ++k) {
-            const int within = tree.tree()[k].parent;
-            live_[within >> 6] |= 1ull << (within & 63);
-        }
-        look_at(true);
-        extent_.see(live_columns());
-        start(tree);
-        const Outcome outcome = this->run(net_, negligible, 0.0, stop, n_ / 4);
-        look_at(false);
-        extent_.see(extent_.columns());
-        if (outcome == Outcome::optimal) {
-            from_root([&](double length, int node, int parent, bool out) { given_.push_back({length, node, parent, out}); });
-            for (int v = 0; v < n_; ++v) kept_[v] = supply_[v] != 0;
-            for (std::size_t k = given_.size(); k-- > 0;) kept_[given_[k].parent] |= kept_[given_[k].node];
-            std::erase_if(given_, [&](const Branch& x) { return !kept_[x.node]; });
-        }
-    }
-    tree.begin(given_);
-}
-
 template <int V, bool PART> [[gnu::always_inline]] inline double CutSimplex<V, PART>::pivot(const int e) {
     const std::int64_t supply = -flow_[e];
     const Extent<V>& extent = extent_;

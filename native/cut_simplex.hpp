@@ -11,6 +11,7 @@
 
 #include "certificate.hpp"
 #include "first_stage.hpp"
+#include "tight_flow.hpp"
 
 namespace geoattn::GEOATTN_ISA {
 
@@ -26,7 +27,7 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
           slots_of_(sets(n_)), leaving_(sets(n_)), below_(sets(n_)), tails_(sets(1)), scratch_(sets(6)), all_(extent_.side_words(), 0),
           weight_(n_), p_(padded(n_), 0.0), more_(padded(n_)), rough_p_(2 * extent_.columns(), 32767), supply_(n_), gathered_(n_),
           far_(last_), count_(n_), list_(n_ + 1), rows_(n_ + 1), order_(n_), role_{sets_of_all(), sets_of_all()}, live_(sets_of_all()),
-          row_set_(sets_of_all()), barred_(sets_of_all()), kept_(n_) {
+          row_set_(sets_of_all()), barred_(sets_of_all()), kept_(n_), tight_flow_(net_) {
         look_at(false);
         for (int size = 1; size < n_; ++size) weight_[size] = -float(cut_weight(size, n_));
         for (int v = 0; v < n_; ++v) flip(all_.data(), v);
@@ -69,7 +70,7 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
         start(*start_[k]);
         // Of a part any feasible tree will do: where all ways lead over one node it has nothing but ties.
         if constexpr (PART) return this->run(net_, negligible, supplies.allowed, stop, n_ / 4);
-        return this->run(net_, negligible, supplies.allowed, stop);
+        return finish(*start_[k], supplies.allowed, negligible, stop);
     }
 
     bool by_roles() const { return by_roles_; }  // whether the last pair was solved so
@@ -81,7 +82,7 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
         start_[k]->begin({});
         grow_in_turns<1>(1, [&](int) -> auto& { return *start_[k]; });
         start(*start_[k]);
-        return this->run(net_, negligible, supplies.allowed, stop);
+        return finish(*start_[k], supplies.allowed, negligible, stop);
     }
 
     // Sum of flow * length, in units of mass. From here on the potentials are those of the given lengths.
@@ -99,7 +100,7 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
             const bool uphill = this->early_ && flow_[order_[k]] < 0;
             const double way = uphill ? way_uphill(x) : x.length;
             sum += static_cast<long double>(flow) * way;
-            slack_ += uphill ? flow * (x.length + way) : 0.0;
+            slack_ += flow_[order_[k]] < 0 ? flow * (x.length + way) : 0.0;
             const double off = x.length - (p_[x.tail()] - p_[x.head()]);
             slack_ += flow * std::fabs(off);
             tree_violation_ = std::min(tree_violation_, off);
@@ -113,7 +114,8 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
         if (in_range_) round_potentials();
         if (in_range_) count_tree_edges();
         const double worst = violation(net_, extent_, p_.data(), in_range_ ? rough_p_.data() : nullptr, count_.data(), all_.data());
-        return slack_ - std::min(worst, tree_violation_) * net_.most_hops * moved_mass;
+        const double stray = this->forgotten_ > 0 ? this->forgotten_ * span_of(p_, n_) : 0.0;
+        return slack_ + stray - std::min(worst, tree_violation_) * net_.most_hops * moved_mass;
     }
 
     double potential(int v) const { return p_[v]; }
@@ -139,6 +141,7 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
   private:
     static constexpr double SIGN[2] = {-1.0, 1.0};
     static constexpr int WORDS = Extent<V>::WORDS, MANY = 24;
+    static constexpr long TIES = 16;  // pivots over ties before a flow over them is looked for
     static constexpr bool STAGED = V == 0 || !PART;
     using Stage = FirstStage<V == 0 ? 0 : V <= 5 ? 2 : V <= 21 ? 5 : 9>;
     struct Edge {
@@ -184,6 +187,7 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
     std::vector<char> kept_;                  // of a tree by roles: nodes that the next tree begins with
     std::vector<std::unique_ptr<StartTree<V, PART>>> start_;  // of the pairs of the plan
     std::vector<std::unique_ptr<Stage>> stage_;               // for them
+    TightFlow tight_flow_;                                    // for pairs that meet nothing but ties
     std::vector<Branch> given_;                               // what a stage found
     std::int32_t most_ = 0;                                   // the largest urgency
     std::uint64_t ties_ = 0;                                  // with the best edge so far
@@ -208,21 +212,8 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
         start_[k]->begin(given_, by_roles ? supply_.data() : nullptr);
     }
 
-    // Whether a pair is solved by roles first: where most edges are essential, in long maps or if many nodes neither give nor take.
-    // Reads the supplies.
-    bool has_roles(const Supplies<std::int64_t>& s) {
-        if (PART || !net_.by_roles || s.allowed > 0) return false;
-        read(s);
-        int givers = 0, takers = 0;
-        for (const std::int64_t x : supply_) givers += x > 0, takers += x < 0;
-        return givers && takers && (V == 0 || (givers + takers) * 8 <= n_ * 7);
-    }
-
-    int live_columns() const {  // up to the last node that gives or takes
-        int last = n_ - 1;
-        while (last > 0 && !supply_[last]) --last;
-        return last + 1;
-    }
+    bool has_roles(const Supplies<std::int64_t>& s);
+    int live_columns() const;
 
     void look_at(bool distances) {
         direct_ = PART || distances;
@@ -230,6 +221,8 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
             rough_[outward] = distances ? net_.template between<PART>(outward) : net_.template rough<PART>(outward);
     }
 
+    Outcome finish(StartTree<V, PART>& tree, double allowed, double negligible, const Stop& stop);
+    TightFlow::Result flow_over_ties(const StartTree<V, PART>& tree, double negligible);
     void solve_by_roles(StartTree<V, PART>& tree, double negligible, const Stop& stop);
     Found find_by_roles(bool outward, const std::uint64_t* side, int& count);
 
@@ -344,3 +337,4 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
 }  // namespace geoattn::GEOATTN_ISA
 
 #include "cut_pivot.hpp"
+#include "cut_ties.hpp"

@@ -60,41 +60,49 @@ inline void gradients(const Backward& back) {
         for (std::int64_t e = job.offsets[g]; e < job.offsets[g + 1]; ++e) {
             const double up = back.upstream[e];
             if (up == 0 || job.status[e] != std::uint8_t(Status::solved)) continue;
-            const int x = job.pairs[2 * e], y = job.pairs[2 * e + 1], part = p.part[x];
-            const Network& net = p.networks[p.network_of_part[part]];
+            const int x = job.pairs[2 * e], y = job.pairs[2 * e + 1];
             const std::int32_t* tree = job.trees + e * n;
             const double per_w1 = -up / job.denominator[e], per_d = up * job.w1[e] / (job.denominator[e] * job.denominator[e]);
-            // Leaves first: a node follows when all its children have come. Nothing branches on that.
-            int known = 0;
-            for (int v : net.members) children[v] = 0;
-            for (int v : net.members) children[tree[v] / 2] += tree[v] / 2 != v;
-            for (int v : net.members) order[known] = v, known += children[v] == 0;
-            std::fill(flow.begin(), flow.end(), 0.0);
-            for (int v = 0; v < n; ++v)
-                if (p.part[v] == part) flow[net.members[p.label[v]]] += measures[std::size_t(x) * n + v] - measures[std::size_t(y) * n + v];
-            flow[net.members[p.label[x]]] += job.idle;
-            flow[net.members[p.label[y]]] -= job.idle;
-            for (int k = 0; k < net.n - 1; ++k) {
-                const int v = order[k], a = tree[v] / 2;
-                flow[a] += flow[v];
-                const int swap = (a ^ v) & -(tree[v] & 1);  // potential falls from parent to v: flow a -> v
-                to_lengths[edge_between(net, v ^ swap, a ^ swap)] += per_w1 * std::fabs(flow[v]);
-                order[known] = a;
-                known += --children[a] == 0;
-            }
-            const int root = order[net.n - 1];
-            potential[root] = depth[root] = 0;
-            for (int k = net.n - 2; k >= 0; --k) {
-                const int v = order[k], a = tree[v] / 2, down = tree[v] & 1, swap = (a ^ v) & -down;
-                potential[v] = potential[a] + net.lengths.given(p.label[v ^ swap], p.label[a ^ swap]) * (1 - 2 * down);
-                depth[v] = depth[a] + 1;
-            }
-            for (int v = 0; v < n; ++v) {
-                if (p.part[v] != part) continue;
-                const double slope = per_w1 * potential[net.members[p.label[v]]];
-                to_measures[std::size_t(x) * n + v] += slope;
-                to_measures[std::size_t(y) * n + v] -= slope;
-            }
+            // Within one part: flows over the edges of its tree, and their potentials.
+            const auto pull_back_part = [&](int part) {
+                const Network& net = p.networks[p.network_of_part[part]];
+                // Leaves first: a node follows when all its children have come. Nothing branches on that.
+                int known = 0;
+                for (int v : net.members) children[v] = 0;
+                for (int v : net.members) children[tree[v] / 2] += tree[v] / 2 != v;
+                for (int v : net.members) order[known] = v, known += children[v] == 0;
+                std::fill(flow.begin(), flow.end(), 0.0);
+                for (int v = 0; v < n; ++v)
+                    if (p.part[v] == part)
+                        flow[net.members[p.label[v]]] += measures[std::size_t(x) * n + v] - measures[std::size_t(y) * n + v];
+                if (part == p.part[x]) flow[net.members[p.label[x]]] += job.idle, flow[net.members[p.label[y]]] -= job.idle;
+                for (int k = 0; k < net.n - 1; ++k) {
+                    const int v = order[k], a = tree[v] / 2;
+                    flow[a] += flow[v];
+                    const int swap = (a ^ v) & -(tree[v] & 1);  // potential falls from parent to v: flow a -> v
+                    to_lengths[edge_between(net, v ^ swap, a ^ swap)] += per_w1 * std::fabs(flow[v]);
+                    order[known] = a;
+                    known += --children[a] == 0;
+                }
+                const int root = order[net.n - 1];
+                potential[root] = depth[root] = 0;
+                for (int k = net.n - 2; k >= 0; --k) {
+                    const int v = order[k], a = tree[v] / 2, falls = tree[v] & 1, swap = (a ^ v) & -falls;
+                    potential[v] = potential[a] + net.lengths.given(p.label[v ^ swap], p.label[a ^ swap]) * (1 - 2 * falls);
+                    depth[v] = depth[a] + 1;
+                }
+                for (int v = 0; v < n; ++v) {
+                    if (p.part[v] != part) continue;
+                    const double slope = per_w1 * potential[net.members[p.label[v]]];
+                    to_measures[std::size_t(x) * n + v] += slope;
+                    to_measures[std::size_t(y) * n + v] -= slope;
+                }
+            };
+            const int part = p.part[x];
+            for (int other = 0; p.leaves && other < int(p.network_of_part.size()); ++other)
+                if (other != part && tree[p.networks[p.network_of_part[other]].members[0]] >= 0) pull_back_part(other);
+            pull_back_part(part);
+            const Network& net = p.networks[p.network_of_part[part]];
             if (job.per_length) {
                 to_lengths[std::size_t(x) * n + y] += per_d;
                 continue;

@@ -13,6 +13,7 @@ struct Prepared {
     std::vector<int> part, label;   // connected part of a node; its class in the part's network
     std::vector<Network> networks;  // one per part that some pair lies in
     std::vector<int> network_of_part;
+    bool leaves = false;  // some measure of a pair has mass outside the part of its node; all parts have networks then
 };
 
 inline int find(std::vector<int>& parent, int x) {
@@ -109,15 +110,26 @@ inline Prepared prepare(const Job& job, std::int64_t g, Crew& crew, bool to_solv
     }
     p.network_of_part.assign(parts.size(), -1);
     p.networks.reserve(parts.size());
-    for (std::int64_t e = job.offsets[g]; e < job.offsets[g + 1]; ++e) {
-        const int id = p.part[job.pairs[2 * e]];
-        if (p.network_of_part[id] >= 0) continue;
+    const auto add_network = [&](int id) {
+        if (p.network_of_part[id] >= 0) return;
         p.network_of_part[id] = int(p.networks.size());
         Network& net = p.networks.emplace_back();
         net.directed = job.directed;
         merge_nodes(p, parts[id], p.label, n, net);
         if (to_solve && net.n > 1) net.prepare(crew, job.stop);
+    };
+    std::vector<char> known(n, 0);
+    for (std::int64_t e = job.offsets[g]; e < job.offsets[g + 1]; ++e) {
+        add_network(p.part[job.pairs[2 * e]]);
+        if (parts.size() == 1 || p.leaves) continue;
+        for (const int x : {job.pairs[2 * e], job.pairs[2 * e + 1]}) {
+            if (known[x]) continue;
+            known[x] = 1;
+            const double* measure = job.measures + (std::size_t(g) * n + x) * n;
+            for (int v = 0; v < n; ++v) p.leaves |= measure[v] > 0 && p.part[v] != p.part[x];
+        }
     }
+    for (std::size_t id = 0; p.leaves && id < parts.size(); ++id) add_network(int(id));
     return p;
 }
 

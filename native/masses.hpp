@@ -7,11 +7,12 @@ namespace geoattn::GEOATTN_ISA {
 
 // Units of mass. Two thirds of a sign bit and, for the idle mass, a factor of eight are left free.
 template <class Mass> constexpr double WHOLE = std::is_same_v<Mass, std::int64_t> ? 0x1p62 : 0x1p125;
+
 // The measure of a node on the classes of its network, as integers. What the row lacks of one is spread in proportion, as
 // dividing by the sum would do, but exactly: equal entries stay equal and zeros stay zero. Mass outside the network is left to
-// other networks.
+// other networks; `guest`: the node itself lies outside, and what it has here stays as it is.
 template <class Mass>
-inline void round_measure(const double* measure, const Prepared& p, int part, int n, double whole, Mass* mass) {
+inline void round_measure(const double* measure, const Prepared& p, int part, int n, double whole, bool guest, Mass* mass) {
     double outside = 0;
     Mass inside = 0;
     int largest = -1;
@@ -25,6 +26,7 @@ inline void round_measure(const double* measure, const Prepared& p, int part, in
         inside += m;
         if (largest < 0 || measure[v] > measure[largest]) largest = v;
     }
+    if (guest) return;
     Mass lack = Mass((1.0 - outside) * whole) - inside;
     const double spread = as_double(lack);
     for (int v = 0; v < n; ++v) {
@@ -49,7 +51,8 @@ template <class Mass> struct Masses {
         const double* measures = job.measures + g * std::size_t(job.n) * job.n;
         crew.each_block(int(named.size()), [&](int from, int end) {
             for (int k = from; k < end; ++k)
-                round_measure(measures + std::size_t(named[k]) * job.n, p, part, job.n, whole, &data[std::size_t(k) * classes]);
+                round_measure(measures + std::size_t(named[k]) * job.n, p, part, job.n, whole, p.part[named[k]] != part,
+                              &data[std::size_t(k) * classes]);
         });
     }
     const Mass* operator[](int slot) const { return &data[std::size_t(slot) * classes]; }
@@ -65,7 +68,7 @@ struct Moves {
 inline Moves moves_of(const Network& net, const Prepared& p, int part, const double* measures, int x, int y, int n) {
     const double *from = measures + std::size_t(x) * n, *to = measures + std::size_t(y) * n;
     std::vector<char> touched(net.n, 0);
-    touched[p.label[x]] = touched[p.label[y]] = 1;  // idle mass
+    if (p.part[x] == part) touched[p.label[x]] = touched[p.label[y]] = 1;  // idle mass
     for (int v = 0; v < n; ++v)
         if (p.part[v] == part && (from[v] > 0 || to[v] > 0)) touched[p.label[v]] = 1;
     Moves moves{0, 0.0};

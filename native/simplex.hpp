@@ -1,6 +1,7 @@
 // What the two forms of the dual network simplex share (tree_simplex.hpp, where the method is explained, and
 // cut_simplex.hpp): how it goes on and when it ends.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -8,7 +9,7 @@
 
 namespace geoattn::GEOATTN_ISA {
 
-enum class Outcome { optimal, unbounded, stalled, stopped };
+enum class Outcome { optimal, unbounded, stalled, stopped, tied };
 
 // What a pair asks for: the supplies from - to, and `idle` more from the source to the sink. `allowed`: the solver may end as soon
 // as its bounds of the cost are no further apart.
@@ -22,22 +23,31 @@ template <class Mass> struct Supplies {
 // Prefer large flows and small sides: fewer pivots, cheaper ones. The exponent is the best of 0.5 to 3 measured.
 inline double cut_weight(int size, int n) { return std::pow(std::min(size, n - size), -0.75); }
 
+// The highest of n potentials less the lowest.
+template <class Row> double span_of(const Row& p, int n) {
+    const auto [low, high] = std::minmax_element(p.begin(), p.begin() + n);
+    return double(*high - *low);
+}
+
 // The pivots of a solver from a feasible tree to an optimal one. The solver names the cut whose flow runs uphill most
 // urgently (-1: none does) and pivots on it, which returns the step of the potentials, infinite where nothing crosses the cut.
 template <class Solver> class Simplex {
   protected:
     bool restless_ = false;  // among ties: random choices leave every cycle
     bool early_ = false;     // the bounds were near enough before the tree was optimal
+    double forgotten_ = 0;   // mass that has nowhere to go: rounding, but it counts as error
 
     static double tie(const Network& net) { return 1e-15 * net.reach; }  // shorter steps are rounding
 
-    // `patience`: so many pivots in a row may move nothing before it gives up, with a tree that is feasible.
-    Outcome run(const Network& net, double negligible, double allowed, const Stop& stop, long patience = NO_END) {
+    // `patience`: so many pivots in a row may move nothing before it gives up, with a tree that is feasible. `ties`: so many may move
+    // no more than the shortening of lengths explains; it may then be run again.
+    Outcome run(const Network& net, double negligible, double allowed, const Stop& stop, long patience = NO_END, long ties = NO_END) {
         Solver& solver = static_cast<Solver&>(*this);
         restless_ = early_ = false;
+        forgotten_ = 0;
         random_ = SEED;  // no pair depends on another
         const long limit = 200000 + 2000L * net.n;
-        for (long pivots = 1, still = 0;; ++pivots) {
+        for (long pivots = 1, still = 0, tied = 0;; ++pivots) {
             const int cut = solver.most_urgent();
             if (cut < 0) return Outcome::optimal;
             if (allowed > 0 && pivots % 8 == 1 && solver.uphill_cost() <= allowed) {
@@ -48,11 +58,14 @@ template <class Solver> class Simplex {
             if (step == INF) {
                 // In a directed graph what rounding left over may have no way to go; it is not mass.
                 if (std::fabs(solver.flow_across(cut)) > negligible) return Outcome::unbounded;
+                forgotten_ += std::fabs(solver.flow_across(cut));
                 solver.forget(cut);
                 continue;
             }
             still = step > tie(net) ? 0 : still + 1;
             if (still > patience) return Outcome::stalled;
+            tied = step > TIED * net.reach ? 0 : tied + 1;
+            if (tied > ties) return Outcome::tied;
             restless_ = still > 2 * net.n;
             if (pivots % 256 == 0) {
                 if (pivots > limit) return Outcome::stalled;
@@ -71,8 +84,10 @@ template <class Solver> class Simplex {
             if (urgency[k] >= least) return k;
     }
 
-  private:
     static constexpr long NO_END = std::numeric_limits<long>::max();
+
+  private:
+    static constexpr double TIED = 32 * Lengths::SHARE;  // of the longest distance
     static constexpr std::uint64_t SEED = 0x9e3779b97f4a7c15ull;
     std::uint64_t random_ = SEED;
 };

@@ -2,7 +2,7 @@
 #include <mutex>
 #include <optional>
 
-#include "cut_pivot.hpp"
+#include "cut_ties.hpp"
 #include "gradient.hpp"
 #include "masses.hpp"
 #include "stray.hpp"
@@ -39,9 +39,10 @@ Answer answer(Solver& solver, Outcome outcome, const Network& net, const Moves& 
     return result;
 }
 
-// The pairs of one part, each from a tree of its own: no value depends on the other pairs, nor on the threads.
+// The pairs of one part, each from a tree of its own: no value depends on the other pairs, nor on the threads. `guests`: their nodes
+// lie in other parts, and what the measures move within this one is added to what is known.
 template <class Solver>
-void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, const std::vector<std::int64_t>& pairs, Crew& crew) {
+void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, const std::vector<std::int64_t>& pairs, bool guests, Crew& crew) {
     const Network& net = p.networks[p.network_of_part[id]];
     const int n = job.n;
     const double* measures = job.measures + std::size_t(g) * n * n;
@@ -54,22 +55,12 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, const std::
     const Masses<std::int64_t> masses(job, g, p, id, named, net.n, crew);
     std::optional<Masses<Wide>> wide_masses;
     std::once_flag made;
-    bool leaves = false;  // whether any measure has mass outside the network
-    for (int x : named)
-        for (int v = 0; v < n; ++v) leaves |= p.part[v] != id && measures[std::size_t(x) * n + v] > 0;
-
-    // Rows are divided by their sums, so that equal masses may differ by rounding.
-    const auto stays_outside = [&](int x, int y) {
-        double apart = 0;
-        for (int v = 0; v < n; ++v)
-            if (p.part[v] != id) apart += std::fabs(measures[std::size_t(x) * n + v] - measures[std::size_t(y) * n + v]);
-        return apart <= std::numeric_limits<double>::epsilon();
-    };
     const auto supplies_of = [&](const auto& m, std::int64_t e) {
         const int x = job.pairs[2 * e], y = job.pairs[2 * e + 1];
+        if (guests) return Supplies{m[slot[x]], m[slot[y]], 0, 0, decltype(m.idle){0}, 0.0};
         return Supplies{m[slot[x]], m[slot[y]], p.label[x], p.label[y], m.idle, 0.99 * job.tolerance * job.denominator[e] * m.whole};
     };
-    const double negligible = 4.0 * net.n;
+    const double idle = guests ? 0.0 : job.idle;
     constexpr std::size_t CHUNK = Solver::TOGETHER;
     const std::size_t chunks = (pairs.size() + CHUNK - 1) / CHUNK;
     std::atomic<std::size_t> next{0};
@@ -77,11 +68,10 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, const std::
         Solver solver(net);
         std::optional<TreeSimplex<Wide, Quad>> exact;  // rare
         const auto record = [&](const auto& t, std::int64_t e) {
-            if (job.potentials)
-                for (int v = 0; v < n; ++v) job.potentials[e * n + v] = p.part[v] == id ? t.potential(p.label[v]) : NAN;
+            for (int v = 0; job.potentials && v < n; ++v)
+                if (p.part[v] == id) job.potentials[e * n + v] = t.potential(p.label[v]);
             if (!job.trees) return;
             std::int32_t* row = job.trees + e * n;
-            std::fill(row, row + n, -1);
             t.branches([&](int v, int parent, bool falls) { row[net.members[v]] = net.members[parent] * 2 + falls; });
         };
         for (std::size_t c; (c = next.fetch_add(1)) < chunks;) {
@@ -89,23 +79,19 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, const std::
             Supplies<std::int64_t> supplies[CHUNK] = {};
             int count = 0;
             for (std::size_t k = c * CHUNK; k < std::min(pairs.size(), (c + 1) * CHUNK); ++k) {
-                const std::int64_t e = edges[count] = pairs[k];
-                if (leaves && !stays_outside(job.pairs[2 * e], job.pairs[2 * e + 1])) {
-                    job.done.fetch_add(1, std::memory_order_relaxed);
-                    job.status[e] = std::uint8_t(Status::unreachable);
-                    continue;
-                }
-                supplies[count++] = supplies_of(masses, e);
+                edges[count] = pairs[k];
+                supplies[count++] = supplies_of(masses, pairs[k]);
             }
             if (job.stop.asked()) return;
+            const double negligible = STRAY * masses.whole;
             solver.plan(supplies, count, negligible, job.stop);
             for (int q = 0; q < count; ++q) {
                 if (job.stop.asked()) return;
-                job.done.fetch_add(1, std::memory_order_relaxed);
+                if (!guests) job.done.fetch_add(1, std::memory_order_relaxed);
                 const std::int64_t e = edges[q];
                 const double wide = job.tolerance * job.denominator[e];  // what the caller allows
                 const auto found = [&](Outcome outcome) {
-                    return answer(solver, outcome, net, {net.n, net.reach}, supplies[q], job.idle, masses.whole);
+                    return answer(solver, outcome, net, {net.n, net.reach}, supplies[q], idle, masses.whole);
                 };
                 const auto unproved = [&](const Answer& a) {
                     const double scale = std::max(job.denominator[e], a.w1);
@@ -122,18 +108,21 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, const std::
                     exact.emplace(net);  // from scratch: no value depends on other pairs
                     const Moves moves = moves_of(net, p, id, measures, job.pairs[2 * e], job.pairs[2 * e + 1], n);
                     const auto wide_supplies = supplies_of(*wide_masses, e);
-                    a = answer(*exact, exact->solve(wide_supplies, 0, negligible, job.stop), net, moves, wide_supplies, job.idle,
-                               wide_masses->whole);
+                    a = answer(*exact, exact->solve(wide_supplies, 0, STRAY * wide_masses->whole, job.stop), net, moves, wide_supplies,
+                               idle, wide_masses->whole);
                 }
-                if (a.outcome != Outcome::optimal) {
-                    job.status[e] = std::uint8_t(a.outcome == Outcome::unbounded ? Status::unreachable : Status::stalled);
+                if (guests && a.outcome == Outcome::optimal)
+                    a.excess += job.gap[e] * std::max(job.denominator[e], job.w1[e]), a.w1 += job.w1[e];
+                const bool proved = a.excess <= std::max(PROMISED * std::max(job.denominator[e], a.w1), wide);
+                if (a.outcome != Outcome::optimal || !proved) {
+                    job.status[e] = std::uint8_t(a.outcome == Outcome::optimal     ? Status::uncertain
+                                                 : a.outcome == Outcome::unbounded ? Status::unreachable
+                                                                                   : Status::stalled);
+                    job.w1[e] = job.gap[e] = NAN;
                     continue;
                 }
-                if (!(a.excess <= std::max(PROMISED * std::max(job.denominator[e], a.w1), wide))) {
-                    job.status[e] = std::uint8_t(Status::uncertain);
-                    continue;
-                }
-                if (!again && a.excess > GOOD_ENOUGH * scale) a.excess /= 2, a.w1 -= a.excess;  // the middle of the interval
+                // the middle of the interval
+                if (!again && !guests && a.excess > GOOD_ENOUGH * scale) a.excess /= 2, a.w1 -= a.excess;
                 job.w1[e] = a.w1;
                 job.gap[e] = a.excess / std::max(job.denominator[e], a.w1);
                 job.status[e] = std::uint8_t(Status::solved);
@@ -144,27 +133,77 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, const std::
     });
 }
 
-// The pairs of a part whose nodes all coincide: nothing moves, unless it cannot.
-void stay(Job& job, std::int64_t g, const Prepared& p, int id, const std::vector<std::int64_t>& pairs) {
+// The pairs of a part whose nodes all coincide: nothing moves.
+void stay(Job& job, const Prepared& p, int id, const std::vector<std::int64_t>& pairs, bool guests) {
     const int n = job.n, only = p.networks[p.network_of_part[id]].members[0];
-    const double* measures = job.measures + std::size_t(g) * n * n;
     for (const std::int64_t e : pairs) {
-        const double *from = measures + std::size_t(job.pairs[2 * e]) * n, *to = measures + std::size_t(job.pairs[2 * e + 1]) * n;
-        bool same = true;
-        for (int v = 0; v < n; ++v) same &= p.part[v] == id || from[v] == to[v];
-        job.done.fetch_add(1, std::memory_order_relaxed);
-        job.status[e] = std::uint8_t(same ? Status::solved : Status::unreachable);
-        if (!same) continue;
-        job.w1[e] = job.gap[e] = 0;
-        for (int v = 0; job.potentials && v < n; ++v) job.potentials[e * n + v] = p.part[v] == id ? 0.0 : NAN;
-        for (int v = 0; job.trees && v < n; ++v) job.trees[e * n + v] = v == only ? 2 * only : -1;
+        if (!guests) {
+            job.done.fetch_add(1, std::memory_order_relaxed);
+            job.status[e] = std::uint8_t(Status::solved);
+            job.w1[e] = job.gap[e] = 0;
+        }
+        for (int v = 0; job.potentials && v < n; ++v)
+            if (p.part[v] == id) job.potentials[e * n + v] = 0.0;
+        if (job.trees) job.trees[e * n + only] = 2 * only;
     }
+}
+
+void solve_pairs_of(Job& job, std::int64_t g, const Prepared& p, int id, const std::vector<std::int64_t>& pairs, bool guests, Crew& crew) {
+    const Network& net = p.networks[p.network_of_part[id]];
+    if (net.n == 1) return stay(job, p, id, pairs, guests);  // and still an edge between two of its nodes may be long
+    const auto solve = [&](auto part) { part(job, g, p, id, pairs, guests, crew); };
+    switch (net.n > Network::FIXED ? 0 : net.vectors) {
+        case 2: solve(solve_part<CutSimplex<2>>); break;
+        case 5: solve(solve_part<CutSimplex<5>>); break;
+        case 9: solve(solve_part<CutSimplex<9>>); break;
+        case 13: solve(solve_part<CutSimplex<13>>); break;
+        case 17: solve(solve_part<CutSimplex<17>>); break;
+        case 21: solve(solve_part<CutSimplex<21>>); break;
+        case 25: solve(solve_part<CutSimplex<25>>); break;
+        case 29: solve(solve_part<CutSimplex<29>>); break;
+        case 33: solve(solve_part<CutSimplex<33>>); break;
+        default: solve(solve_part<CutSimplex<0>>);
+    }
+}
+
+// What the measures of solved pairs have in other parts than their nodes: it may move there, and cannot leave.
+void solve_guests(Job& job, std::int64_t g, const Prepared& p, Crew& crew) {
+    const int n = job.n;
+    const double* measures = job.measures + std::size_t(g) * n * n;
+    std::vector<std::vector<std::int64_t>> work(p.networks.size());
+    std::vector<double> more(p.network_of_part.size()), apart(more.size());
+    for (std::int64_t e = job.offsets[g]; e < job.offsets[g + 1]; ++e) {
+        if (job.status[e] != std::uint8_t(Status::solved)) continue;
+        const int x = job.pairs[2 * e], y = job.pairs[2 * e + 1];
+        std::fill(more.begin(), more.end(), 0.0), std::fill(apart.begin(), apart.end(), 0.0);
+        for (int v = 0; v < n; ++v) {
+            const double difference = measures[std::size_t(x) * n + v] - measures[std::size_t(y) * n + v];
+            more[p.part[v]] += difference, apart[p.part[v]] += std::fabs(difference);
+        }
+        for (std::size_t id = 0; id < more.size(); ++id) {
+            if (int(id) == p.part[x]) continue;
+            if (std::fabs(more[id]) > STRAY) job.status[e] = std::uint8_t(Status::unreachable);
+            else if (apart[id] > STRAY) work[p.network_of_part[id]].push_back(e);
+        }
+        if (job.status[e] != std::uint8_t(Status::unreachable)) continue;
+        job.w1[e] = job.gap[e] = NAN;
+        for (int v = 0; job.potentials && v < n; ++v) job.potentials[e * n + v] = NAN;
+        for (auto& pairs : work)
+            if (!pairs.empty() && pairs.back() == e) pairs.pop_back();
+    }
+    for (std::size_t id = 0; id < p.network_of_part.size(); ++id)
+        if (const int k = p.network_of_part[id]; k >= 0 && !work[k].empty()) {
+            std::erase_if(work[k], [&](std::int64_t e) { return job.status[e] != std::uint8_t(Status::solved); });
+            solve_pairs_of(job, g, p, int(id), work[k], true, crew);
+        }
 }
 
 void solve_graph(Job& job, std::int64_t g, Crew& crew) {
     if (job.offsets[g] == job.offsets[g + 1]) return;
     const Prepared p = prepare(job, g, crew);
     if (job.stop.asked()) return;
+    if (job.trees) std::fill(job.trees + job.offsets[g] * job.n, job.trees + job.offsets[g + 1] * job.n, -1);
+    if (job.potentials) std::fill(job.potentials + job.offsets[g] * job.n, job.potentials + job.offsets[g + 1] * job.n, NAN);
     std::vector<std::vector<std::int64_t>> work(p.networks.size());
     for (std::int64_t e = job.offsets[g]; e < job.offsets[g + 1]; ++e) {
         const int x = job.pairs[2 * e], y = job.pairs[2 * e + 1], k = p.network_of_part[p.part[x]];
@@ -184,27 +223,9 @@ void solve_graph(Job& job, std::int64_t g, Crew& crew) {
         if (work[k].empty()) work[k].reserve(std::size_t(job.offsets[g + 1] - e));
         work[k].push_back(e);
     }
-    for (std::size_t id = 0; id < p.network_of_part.size(); ++id) {
-        const int k = p.network_of_part[id];
-        if (k < 0 || work[k].empty()) continue;
-        if (p.networks[k].n == 1) {  // all nodes coincide, and still an edge between two of them may be long
-            stay(job, g, p, int(id), work[k]);
-            continue;
-        }
-        const auto solve = [&](auto part) { part(job, g, p, int(id), work[k], crew); };
-        switch (p.networks[k].n > Network::FIXED ? 0 : p.networks[k].vectors) {
-            case 2: solve(solve_part<CutSimplex<2>>); break;
-            case 5: solve(solve_part<CutSimplex<5>>); break;
-            case 9: solve(solve_part<CutSimplex<9>>); break;
-            case 13: solve(solve_part<CutSimplex<13>>); break;
-            case 17: solve(solve_part<CutSimplex<17>>); break;
-            case 21: solve(solve_part<CutSimplex<21>>); break;
-            case 25: solve(solve_part<CutSimplex<25>>); break;
-            case 29: solve(solve_part<CutSimplex<29>>); break;
-            case 33: solve(solve_part<CutSimplex<33>>); break;
-            default: solve(solve_part<CutSimplex<0>>);
-        }
-    }
+    for (std::size_t id = 0; id < p.network_of_part.size(); ++id)
+        if (const int k = p.network_of_part[id]; k >= 0 && !work[k].empty()) solve_pairs_of(job, g, p, int(id), work[k], false, crew);
+    if (p.leaves && !job.stop.asked()) solve_guests(job, g, p, crew);
 }
 
 }  // namespace

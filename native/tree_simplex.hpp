@@ -85,7 +85,10 @@ template <class Mass, class Real> class TreeSimplex : Simplex<TreeSimplex<Mass, 
             for (int b = 0; b < n_; ++b)
                 if (a != b && net_.lengths.given(a, b) <= longest)
                     worst = std::min(worst, double(Real(net_.lengths.given(a, b)) + p_[b] - p_[a]));
-        return slack - worst * (n_ - 1) * moved_mass;
+        for (const Node& x : node_)
+            if (as_double(x.flow) * x.uphill > 0) slack += 2 * std::fabs(as_double(x.flow)) * x.length;  // what was forgotten
+        const double stray = this->forgotten_ > 0 ? this->forgotten_ * span_of(p_, n_) : 0.0;
+        return slack + stray - worst * (n_ - 1) * moved_mass;
     }
 
     double potential(int v) const { return double(p_[v]); }

@@ -7,6 +7,8 @@
 #include <limits>
 #include <vector>
 
+#include "../stray.hpp"
+
 namespace geoattn::sparse::GEOATTN_ISA {
 
 __extension__ typedef __int128 Wide;

@@ -60,3 +60,26 @@ def test_the_gap_of_a_plain_map_is_rounding(n):
     some = np.ascontiguousarray(pairs[:: len(pairs) // 200])
     gap = solve_pairs(graphs, some, np.array([0, len(some)])).gap
     assert gap.max() < n * 1e-15
+
+
+def test_a_small_w1_is_proved_to_its_own_size():
+    """Sharp maps under grc-0.6: W1 is 1e-9 beside distances of 1e-3, where POT's tolerance shows in the tenth digit."""
+    n = 300
+    rng = np.random.default_rng(0)
+    q, k = rng.standard_normal((2, n, 64))
+    logits = 4 * q @ k.T / 8
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    graphs = build_graphs((weights / weights.sum(axis=1, keepdims=True))[None], Convention.of("grc-0.6").but(floor=0.0))
+    _, pairs, _ = all_edges(graphs)
+    pairs = np.ascontiguousarray(pairs[np.argsort(graphs.lengths[0][tuple(pairs.T)])[:40]])  # the shortest edges
+    solved = solve_pairs(graphs, pairs, np.array([0, len(pairs)]), potentials=True)
+    assert (solved.status == Status.SOLVED).all()
+    assert solved.potentials is not None
+    lengths = graphs.lengths[0].astype(np.longdouble)
+    for e, (x, y) in enumerate(pairs):
+        p = solved.potentials[e].astype(np.longdouble)
+        difference = graphs.measures[0, x].astype(np.longdouble) - graphs.measures[0, y]
+        beyond = max(0.0, float((p[:, None] - p - lengths).max()))
+        lower = float((difference * (p - p[x])).sum()) - beyond * n  # n edges at most, a mass of one
+        assert solved.w1[e] < 1e-4
+        assert abs(solved.w1[e] - lower) <= 1e-11 * solved.w1[e]

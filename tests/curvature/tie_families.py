@@ -34,7 +34,9 @@ def causal_with_zeros(rng: np.random.Generator, n: int) -> np.ndarray:
 def bipartite(rng: np.random.Generator, n: int) -> np.ndarray:
     """Two halves that look at each other only, equal weights."""
     half = np.arange(n) < n // 2
-    return rows((half[:, None] != half) * (rng.random((n, n)) < 0.3) + 1e-3 * np.eye(n) + np.eye(n, k=1) + np.eye(n, k=-1))
+    return rows(
+        (half[:, None] != half) * (rng.random((n, n)) < 0.3) + 1e-3 * np.eye(n) + np.eye(n, k=1) + np.eye(n, k=-1)
+    )
 
 
 def window(rng: np.random.Generator, n: int) -> np.ndarray:

@@ -42,7 +42,8 @@ class Convention:
         ``each`` head is a graph of its own, or one graph from the ``mean`` over the axis before the last two.
     direction
         How the two weights of a pair become one: S = ``mean``, ``max``, ``min`` or ``product`` of A_ij and A_ji; or
-        ``directed``, which keeps both. An edge is a pair i != j with S_ij > 0.
+        ``directed``, which keeps both. An edge is a pair i != j whose S_ij, as float64 holds it, is above 0: subnormal
+        weights are edges, a product or mean below 5e-324 is none.
     length
         Length of an edge of weight w: ``w``, ``1/w``, ``-log w``, ``1-w`` or ``hop`` (1). d is the shortest path.
     measure
