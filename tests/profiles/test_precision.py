@@ -59,6 +59,48 @@ def test_the_half_width_is_as_asked_and_holds(samples: int) -> None:
         assert one["count"] == all_edges["count"]  # a map counts as all its edges
 
 
+def test_spread_quantiles_and_counts_are_those_of_all_edges() -> None:
+    """Heads with more drawn edges weigh no more than others, and a drawn edge stands for those that were not drawn."""
+    model, x = Heads(3, 70), [torch.tensor([0.9, 1.1])]
+    exact = ga.profile(model, x, lenses=(), edges="all", examples=0)
+    drawn = ga.profile(model, x, lenses=(), precision=0.004, examples=0)
+    assert drawn.settings["edges_in_all"] == exact.settings["edges_in_all"] == 2 * 3 * 70 * 69 // 2
+    assert sum(drawn.settings["statuses"].values()) == drawn.settings["values"] < exact.settings["values"]
+    for statistic in ("std", "q05", "q50", "q95"):
+        for head in (None, 0, 2):
+            one, other = (p.value(statistic, layer=0, head=head)[0] for p in (drawn, exact))
+            assert one == pytest.approx(other, abs=0.02), (statistic, head)
+
+
+def test_one_sample_needs_one_forward_pass() -> None:
+    model, calls = Heads(3, 70), []
+    model.register_forward_hook(lambda *_: calls.append(1))
+    profile = ga.profile(model, [torch.ones(1)], lenses=(), precision=0.01)
+    assert profile.settings["precision"]["reached"] <= 0.01
+    assert len(calls) == 1
+
+
+def test_an_example_shows_edges_that_the_profile_has_solved() -> None:
+    model = Heads(3, 70)
+    profile = ga.profile(model, [torch.ones(2)], lenses=(), precision=0.02, examples=1)
+    alone = ga.profile(model, [torch.ones(2)], lenses=(), precision=0.02, examples=0)
+    assert profile.table.equals(alone.table)  # what is shown is not drawn, and counts nowhere
+    assert profile.settings["values"] == alone.settings["values"]
+    example = profile.examples[0]
+    with ga.capture(model) as record:
+        model(torch.ones(1))
+    (call,) = record
+    exact = ga.ollivier_ricci(call).kappa[0]
+    place = tuple(example.edges[0].T)
+    np.testing.assert_allclose(example.kappa[0], exact[place], atol=1e-9)
+    weights = call.attention()[0].double().detach().numpy()
+    weights = (weights + weights.swapaxes(-1, -2)) / 2
+    for head in range(3):
+        strongest = np.argsort(-np.triu(weights[head], 1), axis=None)[:16]
+        kept = example.edges[0][example.edges[0][:, 0] == head]
+        assert set(strongest.tolist()) <= set((kept[:, 1] * 70 + kept[:, 2]).tolist())
+
+
 def test_a_stream_is_seen_once() -> None:
     def stream() -> Iterator[torch.Tensor]:
         yield torch.ones(1)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from scipy.spatial.distance import pdist
 
 import geoattn as ga
+from geoattn.spectral import eigenvalues
+from geoattn.spectral.contraction import dobrushin_coefficient
 from tests.graphs import draw
 
 
@@ -94,7 +97,42 @@ def test_the_first_of_a_large_map_are_those_of_all() -> None:
     a = softmax((300, 300), 3.0)
     some, everything = ga.spectrum(a, count=5), ga.spectrum(a)
     np.testing.assert_allclose(np.abs(some.eigenvalues), np.abs(everything.eigenvalues[:5]), rtol=1e-9)
+    np.testing.assert_allclose(some.smallest_real, everything.eigenvalues.real.min(), rtol=1e-9)
     assert some.residual < 1e-10
+
+
+def test_eigenvalues_that_arpack_does_not_find_come_from_lapack(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eigenvalues, "_RESTARTS", 1)
+    a = softmax((200, 200), 0.1)  # a bulk of equal modulus around 0
+    some, everything = ga.spectrum(a, count=20), ga.spectrum(a)
+    np.testing.assert_allclose(np.abs(some.eigenvalues), np.abs(everything.eigenvalues[:20]), rtol=1e-9)
+    np.testing.assert_allclose(some.smallest_real, everything.smallest_real, rtol=1e-9)
+
+
+def test_the_stationary_measure_of_a_causal_chain() -> None:
+    """The first token keeps what it has. With two tokens that keep it the general way finds a measure too."""
+    causal = np.tril(softmax((40, 40), 2.0))
+    causal /= causal.sum(-1, keepdims=True)
+    np.testing.assert_array_equal(ga.spectrum(causal).stationary, np.eye(40)[0])
+    causal[7] = np.eye(40)[7]
+    pi = ga.spectrum(causal).stationary
+    np.testing.assert_allclose(pi @ causal, pi, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["flat", "sharp", "sink", "causal", "equal", "apart"])
+@pytest.mark.parametrize("n", [2, 31, 300])
+def test_the_dobrushin_coefficient_is_the_largest_distance(kind: str, n: int) -> None:
+    a = softmax((n, n), {"flat": 0.1, "sharp": 8.0}.get(kind, 1.0))
+    if kind == "sink":
+        a[:, 0] += 2.0
+    if kind == "causal":
+        a = np.tril(a)
+    if kind == "equal":
+        a[:] = a[0]
+    if kind == "apart":
+        a = np.eye(n)
+    a /= a.sum(-1, keepdims=True)
+    assert dobrushin_coefficient(a) == pytest.approx(pdist(a, "cityblock").max() / 2, abs=1e-12)
 
 
 def test_torch_half_precision_and_batches() -> None:

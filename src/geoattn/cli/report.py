@@ -68,10 +68,25 @@ def report(
         ),
     ] = _CONVENTIONS,
     tokens: Annotated[str, typer.Option(help="all, or content: without CLS, SEP and the like.")] = "all",
+    precision: Annotated[
+        float,
+        typer.Option(
+            help="Half-width of the interval of each head's distance to one: edges of maps of more than 65 tokens are"
+            " drawn until it is reached."
+        ),
+    ] = 0.05,
+    minutes: Annotated[
+        float | None,
+        typer.Option(help="Draw no more edges after so many minutes, whatever was reached.", show_default=False),
+    ] = None,
     edges: Annotated[
-        str,
-        typer.Option(help="auto (all of up to 65 tokens, else 512), all, or a number per map.", metavar="auto|all|N"),
-    ] = "auto",
+        str | None,
+        typer.Option(
+            help="Instead of a precision: auto (all of up to 65 tokens, else 512), all, or a number per map.",
+            metavar="auto|all|N",
+            show_default=False,
+        ),
+    ] = None,
     smoothness: Annotated[
         int | None,
         typer.Option(
@@ -110,7 +125,9 @@ def report(
     """
     started = time.perf_counter()
     names = read_conventions(conventions)
-    wanted = _read_edges(edges)
+    wanted = {"precision": precision, "minutes": minutes} if edges is None else {"edges": _read_edges(edges)}
+    if precision <= 0 or (minutes is not None and minutes <= 0):
+        raise GeoattnError(f"--precision and --minutes must be above 0; got {precision} and {minutes}.")
     _check_numbers(samples, seed, threads)
     if smoothness is None:
         smoothness = _SMOOTHNESS if model.startswith("lvit-") and (other or model).startswith("lvit-") else 0
@@ -139,7 +156,7 @@ def report(
     given = read_data(data, model, split, samples, seed, column)
     settings: dict[str, Any] = {
         "tokens": tokens,
-        "edges": wanted,
+        **wanted,
         "seed": seed,
         "convention": names,
         "examples": _EXAMPLES,
@@ -154,7 +171,7 @@ def report(
             warnings.simplefilter("ignore", DegenerateCurvatureWarning)  # the report says it, in words
             return profile(
                 source.model, rows, tokenizer=source.tokenizer, name=source.name, threads=threads,
-                progress=lambda done, _: bar.update(done), backend=backend, workers=workers, address=address,
+                progress=bar.update, backend=backend, workers=workers, address=address,
                 **settings,
             )  # fmt: skip
 

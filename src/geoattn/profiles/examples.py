@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Bool, UInt8
 from torch import Tensor
 
 from geoattn._core.display import Displayed
-from geoattn._core.errors import DegenerateCurvatureWarning
-from geoattn.curvature.ollivier import ollivier_ricci
-from geoattn.graph.convention import Convention
 from geoattn.profiles.batches import Batch
 from geoattn.profiles.pieces import Piece
 
-__all__ = ["Example", "Examples"]
+__all__ = ["Example", "Examples", "edges_to_show"]
 
 _WHOLE_UP_TO = 24  # tokens: smaller graphs are kept with all their edges
 _STRONGEST = 3  # edges per token of the larger ones
 _ALL_UP_TO = 65  # tokens: of larger graphs only a few edges are solved for an example
-_FEW = 16
+_FEW, _FEWER, _LONG = 16, 8, 512  # edges of a head, of graphs of more than 65 and of more than 512 tokens
 _MOST_NEGATIVE = 20
 _LONGEST_SIDE = 96  # pixels of a kept picture
 
@@ -33,7 +29,8 @@ class Example(Displayed):
 
     ``tokens`` are labels, one per token. ``image`` (height, width, channel) belongs to ``grid`` (rows, columns, number
     of tokens before the patches). Of graphs with more than 24 tokens the strongest edges are kept, three per token, and
-    the most negative ones; of graphs with more than 65 tokens the 16 strongest. ``moves[layer]`` (h, n)
+    the most negative ones; of graphs with more than 65 tokens the 16 strongest (8 with more than 512) and the most
+    negative of those that the profile has drawn. ``moves[layer]`` (h, n)
     says how far each token moves in the direction that a head amplifies most, squares sum to one; empty unless the
     smoothness lens was asked for.
     """
@@ -52,26 +49,32 @@ class Example(Displayed):
 class Examples:
     """Collects the first samples while a profile streams."""
 
-    def __init__(self, wanted: int, convention: Convention, tokenizer: Any, threads: int | None) -> None:
-        self._wanted, self._convention, self._tokenizer, self._threads = wanted, convention, tokenizer, threads
+    def __init__(self, wanted: int, tokenizer: Any = None) -> None:
+        self.wanted, self._tokenizer = wanted, tokenizer
         self._parts: dict[int, dict[int, list[tuple[np.ndarray, np.ndarray, np.ndarray]]]] = {}
         self._heads: dict[int, dict[str, Any]] = {}
         self._moves: dict[int, dict[int, np.ndarray]] = {}
 
-    def take(self, piece: Piece, batch: Batch, offset: int) -> None:
-        """The maps of the wanted samples. ``offset`` is the number of the first sample of the batch."""
+    def take(
+        self, piece: Piece, batch: Batch, offset: int, solved: dict[int, tuple[np.ndarray, np.ndarray]]
+    ) -> None:  # fmt: skip
+        """The maps of the wanted samples, whose edges the lens of the first convention has ``solved``.
+
+        ``solved`` has places (e, 3), as head, i, j, and curvatures by number of the sample. ``offset`` is the number of
+        the first sample of the batch.
+        """
         samples, layer = piece.numbers, piece.layer
         if len(samples) != len(np.unique(samples)):
             return  # windows: a part of an image is not a picture
         for k, sample in enumerate(samples):
-            if sample >= self._wanted:
+            if sample >= self.wanted or int(sample) not in solved:
                 return
             n = piece.valid.shape[-1]
             if sample not in self._heads:
                 self._heads[sample] = self._describe(batch, int(sample) - offset, n, piece.valid[k].any(axis=0))
             elif len(self._heads[sample]["tokens"]) != n:
                 continue  # another sequence than that of the first layer
-            found = self._edges(piece, k)
+            found = _shown_edges(piece, k, *solved[int(sample)])
             self._parts.setdefault(sample, {}).setdefault(layer, []).append(found)
 
     def take_moves(self, sample: int, layer: int, moves: np.ndarray) -> None:
@@ -81,11 +84,11 @@ class Examples:
 
     def empty(self) -> "Examples":
         """With the same wishes, and nothing in it."""
-        return Examples(self._wanted, self._convention, self._tokenizer, self._threads)
+        return Examples(self.wanted, self._tokenizer)
 
     def none(self) -> "Examples":
         """That wants no sample."""
-        return Examples(0, self._convention, self._tokenizer, self._threads)
+        return Examples(0, self._tokenizer)
 
     def absorb(self, other: "Examples") -> None:
         """Take what another one has of other samples."""
@@ -106,35 +109,6 @@ class Examples:
             done.append(Example(int(sample), **head, edges=edges, weights=weights, kappa=kappa, moves=moves))
         return tuple(done)
 
-    def _edges(self, piece: Piece, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        attention = piece.attention[k].double().cpu().numpy()
-        valid = piece.valid[k]
-        both = valid[:, :, None] & valid[:, None, :]
-        weights = np.where(both, attention, 0.0)
-        weights = (weights + weights.swapaxes(-1, -2)) / 2
-        n = weights.shape[-1]
-        wanted = np.triu(weights > 0, 1)
-        keep = n * _STRONGEST if n <= _ALL_UP_TO else _FEW
-        if n > _WHOLE_UP_TO:
-            ranked = np.where(wanted, weights, 0.0).reshape(len(weights), -1)
-            limit = -np.partition(-ranked, keep - 1, axis=1)[:, keep - 1]
-            strong = wanted & (weights >= limit[:, None, None])
-            solved = wanted if n <= _ALL_UP_TO else strong
-        else:
-            strong = solved = wanted
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DegenerateCurvatureWarning)  # the profile notes it
-            result = ollivier_ricci(attention, self._convention, edges=solved, mask=valid, threads=self._threads)
-        place, kappa = result.places(), result.column("kappa")
-        chosen = strong[tuple(place.T)]
-        for head in range(len(weights)):
-            own = np.flatnonzero((place[:, 0] == head) & np.isfinite(kappa))
-            chosen[own[np.argsort(kappa[own])[:_MOST_NEGATIVE]]] = True
-        place, kappa = place[chosen], kappa[chosen]
-        strength = weights[tuple(place.T)]
-        place = place + np.array([piece.heads.start, 0, 0])
-        return place, strength, kappa
-
     def _describe(self, batch: Batch, k: int, n: int, valid: np.ndarray) -> dict[str, Any]:
         image, grid, tokens = None, None, [str(i) for i in range(n)]
         if batch.ids is not None and batch.ids.shape[1] == n:
@@ -148,6 +122,45 @@ class Examples:
                 tokens = [["CLS", "token 1", "token 2"][i] if i < 3 else f"token {i}" for i in range(leading)]
                 tokens += [f"row {i // columns + 1}, column {i % columns + 1}" for i in range(rows * columns)]
         return {"tokens": tuple(tokens), "valid": tuple(map(bool, valid)), "image": image, "grid": grid}
+
+
+def edges_to_show(attention: Tensor, valid: Bool[np.ndarray, "h n"]) -> Bool[np.ndarray, "h n n"]:
+    """Which edges of some maps an example shows: all of small graphs, of larger ones the strongest of each head."""
+    weights = _mean_weights(attention, valid)
+    n = weights.shape[-1]
+    return np.triu(weights > 0, 1) if n <= _ALL_UP_TO else _strongest(weights, _FEW if n <= _LONG else _FEWER)
+
+
+def _mean_weights(attention: Tensor, valid: Bool[np.ndarray, "h n"]) -> np.ndarray:
+    """(A_ij + A_ji) / 2 between tokens of the graph."""
+    weights = attention.double().cpu().numpy() * (valid[:, :, None] & valid[:, None, :])
+    return (weights + weights.swapaxes(-1, -2)) / 2
+
+
+def _strongest(weights: np.ndarray, count: int) -> np.ndarray:
+    wanted = np.triu(weights > 0, 1)
+    ranked = np.where(wanted, weights, 0.0).reshape(len(weights), -1)
+    limit = -np.partition(-ranked, count - 1, axis=1)[:, count - 1]
+    return wanted & (weights >= limit[:, None, None])
+
+
+def _shown_edges(
+    piece: Piece, k: int, place: np.ndarray, kappa: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+    """Edges, weights and curvatures of sample k that an example keeps, of those that are solved."""
+    weights = _mean_weights(piece.attention[k], piece.valid[k])
+    n = weights.shape[-1]
+    place, kappa = place[place[:, 1] < place[:, 2]], kappa[place[:, 1] < place[:, 2]]
+    inside = place - np.array([piece.heads.start, 0, 0])
+    if n > _WHOLE_UP_TO:
+        strong = _strongest(weights, n * _STRONGEST if n <= _ALL_UP_TO else _FEW if n <= _LONG else _FEWER)
+        chosen = strong[tuple(inside.T)]
+        for head in range(len(weights)):
+            own = np.flatnonzero((inside[:, 0] == head) & np.isfinite(kappa))
+            chosen[own[np.argsort(kappa[own])[:_MOST_NEGATIVE]]] = True
+        place, kappa, inside = place[chosen], kappa[chosen], inside[chosen]
+    order = np.lexsort(inside.T[::-1])
+    return place[order], weights[tuple(inside[order].T)], kappa[order]
 
 
 def _grid(height: int, width: int, n: int) -> tuple[int, int, int] | None:

@@ -171,7 +171,7 @@ def features(
     ]
     for lens in lenses:
         lens.fold = False
-    viewer = Viewer(model, layers, Special(False), lenses, Examples(0, Convention.of(convention), None, threads), sink)
+    viewer = Viewer(model, layers, Special(False), lenses, Examples(0), sink)
     source = OwnBatches(batches, companions, column)
     known: dict[LayerKey, int] = {}
     rows: list[dict[str, float]] = []

@@ -24,6 +24,7 @@ __all__ = [
     "draw_edges",
     "edges_needed",
     "joint_half_width",
+    "more_edges",
     "possible_edges",
 ]
 
@@ -51,6 +52,24 @@ def edges_needed(precision: Precision, variance: Float[np.ndarray, " h"], care: 
     z = float(stats.norm.ppf((1 + precision.level) / 2))
     wanted = _CARE * care * (z / precision.half_width) ** 2 * variance / (precision.samples or 1)
     return np.clip(np.ceil(wanted), precision.pilot, _MOST).astype(np.int64)
+
+
+def more_edges(
+    precision: Precision, drawn: Float[np.ndarray, " h"], variance: Float[np.ndarray, " h"],
+    population: Float[np.ndarray, " h"], asked: Int[np.ndarray, " h"], care: Float[np.ndarray, " h"],
+) -> Int[np.ndarray, " h"]:  # fmt: skip
+    """(h,) how many edges of a map of each head to draw in all, once ``drawn`` of the ``asked`` ones have a value.
+
+    A head keeps its number when all its edges are drawn or when its share of the interval is narrow enough: that of
+    its edges if there were as many samples as share the precision, all like this one.
+    """
+    samples = precision.samples or 1
+    t = stats.t.ppf((1 + precision.level) / 2, np.maximum(samples * (drawn - 1), 1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        square = t**2 * care * variance / (samples * drawn) * np.maximum(0.0, 1 - drawn / population)
+    open_heads = (drawn > 0) & (square > precision.half_width**2) & (asked < np.minimum(population, _MOST))
+    wanted = np.maximum(edges_needed(precision, variance, care), asked + _PILOT)
+    return np.where(open_heads, np.minimum(wanted, population), asked).astype(np.int64)
 
 
 def possible_edges(

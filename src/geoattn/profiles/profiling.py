@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import platform
 import time
 from collections.abc import Callable, Sequence
@@ -125,7 +126,8 @@ def profile(
     resamplings, level
         Of the bootstrap over samples, from which the intervals come.
     progress
-        Called with (samples done, samples in all or None).
+        Called with (samples done, samples in all or None), after each layer. A sample counts again in each further pass
+        over the data that a precision needs.
     backend, workers, address
         ``"ray"``: batches are tasks of the Ray cluster at ``address`` (by default one on this machine), at most
         ``workers`` at a time, each with ``threads`` processors (one by default). The numbers are the same.
@@ -176,11 +178,13 @@ def profile(
     rules = read_special(tokens, special, tokenizer, model)
     made = LensSettings(model, layers, conventions, asked, threads, seed, resamplings, smoothness_samples)
     chosen, lenses_made = make_lenses(lenses, made)
-    kept = Examples(read_count("examples", examples, least=0), conventions[0], tokenizer, threads)
+    kept = Examples(read_count("examples", examples, least=0), tokenizer)
     run = Run(Viewer(model, layers, rules, lenses_made, kept, sink), progress)
     for lens in lenses_made:
-        if isinstance(lens, CurvatureLens) and minutes is not None:
-            lens.deadline = time.monotonic() + 60 * minutes
+        if isinstance(lens, CurvatureLens):
+            lens.deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
+            lens.showing = kept.wanted if lens.rule == conventions[0] else 0
+    run.total = asked.samples if isinstance(asked, Precision) else None
     if source.dataset is not None:
         run.total = len(source.dataset)
         run.rows = f"{source.dataset.checksum} {source.dataset.rows.tolist()}"

@@ -19,7 +19,7 @@ from geoattn.profiles.lens import LENSES, LensSettings
 from geoattn.profiles.pieces import Piece, with_sink
 from geoattn.profiles.profiling import finish
 from geoattn.profiles.result import Profile
-from geoattn.profiles.run import Run, Viewer, merge_into
+from geoattn.profiles.run import Run, Viewer, merge_into, take_shown
 from geoattn.profiles.special import Special
 
 __all__ = ["record_profile"]
@@ -49,7 +49,8 @@ def record_profile(
     edges: Any = "all" if max(call.shape[2] for call in chosen) <= _ALL_EDGES else _SOME_EDGES
     settings = LensSettings(None, None, (rule,), edges, None, 0, 2, 1)
     lenses = [lens for name in ("curvature", "weights", "sink_mass") for lens in LENSES[name](settings)]
-    run = Run(Viewer(nn.Identity(), None, Special(False), lenses, Examples(1, rule, None, None)), None)
+    lenses[0].showing = 1
+    run = Run(Viewer(nn.Identity(), None, Special(False), lenses, Examples(1)), None)
     batch = Batch((), {}, 1, None, None)
     for call in chosen:
         layer = run.layers.setdefault((call.name, call.visit * 1000 + call.part), len(run.layers))
@@ -62,9 +63,12 @@ def record_profile(
             attention, keep.cpu().numpy(), part, slice(0, call.shape[1]), np.zeros(1, dtype=np.int64), layer, 0,
             call.shape[1], call,
         )  # fmt: skip
+        solved: dict[int, Any] = {}
         for k, lens in enumerate(lenses):
-            merge_into(run.states, (layer, k), lens, lens.see(piece))
-        run.examples.take(piece, batch, 0)
+            state = lens.see(piece)
+            solved = solved or take_shown(state)
+            merge_into(run.states, (layer, k), lens, state)
+        run.examples.take(piece, batch, 0, solved)
         run.maps += call.shape[1]
     run.samples = 1
     made = finish(run, (rule,), 0.95, {

@@ -12,7 +12,7 @@ import numpy as np
 from geoattn.profiles.batches import read_batch
 from geoattn.profiles.lenses.curvature import CurvatureLens
 from geoattn.profiles.precision import Precision
-from geoattn.profiles.run import Run
+from geoattn.profiles.run import Progress, Run
 
 __all__ = ["refine", "widest_interval"]
 
@@ -21,7 +21,7 @@ _PASSES = 3  # over the data, at most, beside the first
 
 def refine(run: Run, source: Iterable[Any], asked: Precision) -> None:
     """See the data again, with more edges of the heads whose interval is still too wide."""
-    for _ in range(_PASSES):
+    for number_of_pass in range(1, _PASSES + 1):
         again: list[tuple[int, CurvatureLens]] = []
         for k, lens in enumerate(run.lenses):
             if not isinstance(lens, CurvatureLens) or time.monotonic() > lens.deadline:
@@ -37,12 +37,20 @@ def refine(run: Run, source: Iterable[Any], asked: Precision) -> None:
         numbers, lenses = list(dict(again)), list(dict(again).values())
         names = {name for (name, _), layer in run.layers.items() if any(layer in lens.care for lens in lenses)}
         viewer = replace(run.viewer, layers=names.__contains__, lenses=lenses, examples=run.examples.none())
-        second = Run(viewer, None)
-        second.layers = dict(run.layers)
+        second = Run(viewer, _later(run, number_of_pass))
+        second.layers, second.calls = dict(run.layers), len(names)
         for number, item in enumerate(source):
             second.see(read_batch(item, viewer.model, number))
         for (layer, k), state in second.states.items():
             run.states[layer, numbers[k]] = state
+
+
+def _later(run: Run, passes: int) -> Progress | None:
+    """The bar after so many passes over the data: a sample counts once in each."""
+    told = run.progress
+    if told is None:
+        return None
+    return lambda done, _: told(passes * run.samples + done, (passes + 1) * run.samples)
 
 
 def widest_interval(run: Run, asked: Any) -> dict[str, float] | None:

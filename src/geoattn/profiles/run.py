@@ -26,6 +26,7 @@ from geoattn.profiles.special import Special
 __all__ = ["Part", "Run", "Viewer"]
 
 _IMAGES = 1 << 50  # numbers of images beyond the number of texts begin here
+Progress = Callable[[float, int | None], object]
 LayerKey = tuple[str, int]  # name of the module, and which of its visits in a forward pass
 
 
@@ -57,7 +58,7 @@ class Viewer:
     sink: str = "refuse"
 
     def see(
-        self, batch: Batch, first: int, known: dict[LayerKey, int], on_call: Callable[[], object] | None = None
+        self, batch: Batch, first: int, known: dict[LayerKey, int], on_call: Callable[[str], object] | None = None
     ) -> Part:
         """Run the model on a batch whose first sample has the number ``first``; layers have the numbers ``known``."""
         part = Part(dict(known), {}, self.examples.empty())
@@ -65,7 +66,7 @@ class Viewer:
         def look(call: Call) -> None:
             self._see_call(call, batch, first, part)
             if on_call is not None:
-                on_call()
+                on_call(call.name)
 
         with capture(self.model, layers=self.layers, reduce=look) as record:
             batch.run(self.model)
@@ -87,11 +88,15 @@ class Viewer:
                 part.maps += piece.valid.shape[0] * piece.valid.shape[1]
                 for sample, length in zip(piece.numbers, piece.valid.sum(-1).max(-1), strict=True):
                     part.tokens[int(sample)] = max(part.tokens.get(int(sample), 0), int(length))
+                solved: dict[int, Any] = {}
                 for k, lens in enumerate(self.lenses):
-                    if not lens.own_pass:
-                        merge_into(part.states, (layer, k), lens, lens.see(piece))
+                    if lens.own_pass:
+                        continue
+                    state = lens.see(piece)
+                    solved = solved or take_shown(state)
+                    merge_into(part.states, (layer, k), lens, state)
                 if b >= batch.size:
-                    part.examples.take(piece, batch, first)
+                    part.examples.take(piece, batch, first, solved)
         except GeoattnError as error:
             last = first + batch.size - 1
             raise GeoattnError(f"{call.name}, samples {first} to {last}: {error}") from None
@@ -114,7 +119,7 @@ def sample_numbers(call: Call, size: int, first: int) -> Int[np.ndarray, " b"]:
 class Run:
     """The sum of all parts, and counts of what was seen."""
 
-    def __init__(self, viewer: Viewer, progress: Callable[[float, int | None], object] | None) -> None:
+    def __init__(self, viewer: Viewer, progress: Progress | None) -> None:
         self.viewer = viewer
         self.total: int | None = None
         self.rows: str | None = None
@@ -125,7 +130,7 @@ class Run:
         self.skipped: dict[str, int] = {}
         self.numbers: dict[int, set[int]] = {}
         self.seen = hashlib.sha256()
-        self._progress = progress
+        self.progress = progress
 
     @property
     def lenses(self) -> Sequence[Lens]:
@@ -136,12 +141,13 @@ class Run:
         """See a batch here, and add it."""
         done = 0
 
-        def on_call() -> None:
+        def on_call(name: str) -> None:
             nonlocal done
             done += 1
-            if self._progress is not None:
-                share = done / max(self.calls, done + (self.calls == 0))
-                self._progress(self.samples + share * batch.size, self.total)
+            if self.progress is not None:
+                self.calls = self.calls or expected_calls(self.viewer.model, name)
+                share = done / max(self.calls, done + 1)  # all of it when the batch is done
+                self.progress(self.samples + share * batch.size, self.total)
 
         self.add(batch, self.viewer.see(batch, self.samples, self.layers, on_call))
 
@@ -170,12 +176,27 @@ class Run:
                     merge_into(self.states, (layer, k), lens, state)
         self.samples += batch.size
         self.calls = part.calls
-        if self._progress is not None:
-            self._progress(self.samples, self.total)
+        if self.progress is not None:
+            self.progress(self.samples, self.total)
 
     def of_lens(self, k: int) -> dict[int, Any]:
         """The states of lens k by number of the layer, in order."""
         return {layer: state for (layer, lens), state in sorted(self.states.items(), key=lambda e: e[0]) if lens == k}
+
+
+def expected_calls(model: nn.Module, name: str) -> int:
+    """How many attention calls a forward pass may have: as many as there are modules like the named one."""
+    modules = dict(model.named_modules())
+    kind = type(modules.get(name))
+    return sum(type(module) is kind for module in modules.values())
+
+
+def take_shown(state: Any) -> dict[int, Any]:
+    """What a state of curvature has for examples, which it then no longer holds; see `Examples.take`."""
+    shown = getattr(state, "shown", {})
+    if shown:
+        state.shown = {}
+    return shown
 
 
 def merge_into(states: dict[tuple[int, int], Any], key: tuple[int, int], lens: Lens, state: Any) -> None:

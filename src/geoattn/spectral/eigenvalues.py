@@ -7,22 +7,22 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse.linalg
-import scipy.spatial.distance
 from jaxtyping import Complex, Float
 from threadpoolctl import threadpool_limits
 
 from geoattn._core.arguments import Count, read_count
-from geoattn._core.errors import GeoattnError
 from geoattn._version import __version__
 from geoattn.graph.convention import Convention
-from geoattn.graph.inputs import read_weights, where
+from geoattn.graph.inputs import read_weights
 from geoattn.graph.shortest_paths import default_threads
+from geoattn.spectral.contraction import dobrushin_coefficient
 from geoattn.spectral.result import Spectrum
 
 __all__ = ["spectrum"]
 
 ALL_UP_TO = 1024  # tokens: beyond it only the extreme eigenvalues, unless asked for
 _EXTREME = 6
+_RESTARTS = 100  # of ARPACK, before all eigenvalues are found instead
 
 
 def spectrum(attention: Any, *, mask: Any = None, count: Count | None = None, threads: Count | None = None) -> Spectrum:
@@ -44,8 +44,9 @@ def spectrum(attention: Any, *, mask: Any = None, count: Count | None = None, th
     Notes
     -----
     All eigenvalues: LAPACK, O(n^3), one map per thread. Some: ARPACK, O(count n^2) per step, with the residual
-    :math:`\max |A v - \lambda v|`. A causal map is triangular: its eigenvalues are its diagonal. Those of a defective
-    map are known to about the square root of rounding only, whatever the residual of the trace.
+    :math:`\max |A v - \lambda v|`; where it does not converge, LAPACK. A causal map is triangular: its eigenvalues are
+    its diagonal. Those of a defective map are known to about the square root of rounding only, whatever the residual of
+    the trace.
 
     Examples
     --------
@@ -65,7 +66,7 @@ def spectrum(attention: Any, *, mask: Any = None, count: Count | None = None, th
     everything = count == n or n <= 64
     values = np.full((graphs, count), np.nan, dtype=np.complex128)
     stationary = np.zeros((graphs, n))
-    irreversibility, dobrushin, residual = np.full(graphs, np.nan), np.full(graphs, np.nan), np.full(graphs, np.nan)
+    smallest, irreversibility, dobrushin, residual = np.full((4, graphs), np.nan)
     tokens = weights.valid.sum(axis=1)
 
     def solve(g: int) -> None:
@@ -73,8 +74,7 @@ def spectrum(attention: Any, *, mask: Any = None, count: Count | None = None, th
         if len(real) == 0:
             return
         a = weights.chunk(g, g + 1)[0][np.ix_(real, real)]
-        place = where(g, weights)
-        found, residual[g] = _all(a) if everything or len(real) <= count + 1 else _some(a, count, place)
+        found, smallest[g], residual[g] = _all(a) if everything or len(real) <= count + 2 else _some(a, count)
         found = found[np.argsort(-np.abs(found), kind="stable")]
         found = np.concatenate([found[[nearest := int(np.argmin(np.abs(found - 1)))]], np.delete(found, nearest)])
         size = min(count, len(found))
@@ -83,7 +83,7 @@ def spectrum(attention: Any, *, mask: Any = None, count: Count | None = None, th
         stationary[g, real] = pi
         flow = pi[:, None] * a
         irreversibility[g] = np.abs(flow - flow.T).max() / flow.max()
-        dobrushin[g] = scipy.spatial.distance.pdist(a, "cityblock").max(initial=0.0) / 2
+        dobrushin[g] = dobrushin_coefficient(a)
 
     # LAPACK releases the GIL; each map is one task, and threads of its own inside would only stand in the way.
     with threadpool_limits(1), ThreadPoolExecutor(threads) as pool:
@@ -91,33 +91,46 @@ def spectrum(attention: Any, *, mask: Any = None, count: Count | None = None, th
             pass
     shape = weights.shape
     return Spectrum(
-        values.reshape(*shape, count), stationary.reshape(*shape, n), irreversibility.reshape(shape),
-        dobrushin.reshape(shape), residual.reshape(shape), tokens.reshape(shape),
+        values.reshape(*shape, count), smallest.reshape(shape), stationary.reshape(*shape, n),
+        irreversibility.reshape(shape), dobrushin.reshape(shape), residual.reshape(shape), tokens.reshape(shape),
         {"count": count, "threads": threads, "dtype": weights.dtype, "geoattn": __version__, "numpy": np.__version__},
     )  # fmt: skip
 
 
-def _all(a: Float[np.ndarray, "n n"]) -> tuple[Complex[np.ndarray, " n"], float]:
-    triangular = not np.triu(a, 1).any() or not np.tril(a, -1).any()
-    values = np.diagonal(a).astype(np.complex128) if triangular else np.linalg.eigvals(a).astype(np.complex128)
-    return values, float(abs(values.sum() - np.trace(a)))
+def _is_triangular(a: Float[np.ndarray, "n n"]) -> bool:
+    return not np.triu(a, 1).any() or not np.tril(a, -1).any()
 
 
-def _some(a: Float[np.ndarray, "n n"], count: int, place: str) -> tuple[Complex[np.ndarray, " k"], float]:
-    start = np.random.default_rng(0).random(len(a))
+def _all(a: Float[np.ndarray, "n n"]) -> tuple[Complex[np.ndarray, " n"], float, float]:
+    """All eigenvalues, the smallest real part, the residual."""
+    values = np.diagonal(a) if _is_triangular(a) else np.linalg.eigvals(a)
+    values = values.astype(np.complex128)
+    return values, float(values.real.min()), float(abs(values.sum() - np.trace(a)))
+
+
+def _some(a: Float[np.ndarray, "n n"], count: int) -> tuple[Complex[np.ndarray, " k"], float, float]:
+    """The largest in modulus, the smallest real part, the residual."""
+    if _is_triangular(a):
+        return _all(a)
+    options = {"v0": np.random.default_rng(0).random(len(a)), "maxiter": _RESTARTS}
     try:
-        found: Any = scipy.sparse.linalg.eigs(a, k=count, which="LM", v0=start)
-        values, vectors = found
-    except scipy.sparse.linalg.ArpackError as error:
-        raise GeoattnError(
-            f"{place}: the {count} largest eigenvalues did not converge ({error}); ask for another count, or all with"
-            f" count={len(a)}."
-        ) from None
-    return values, float(np.abs(a @ vectors - vectors * values).max())
+        largest: Any = scipy.sparse.linalg.eigs(a, k=count, which="LM", **options)
+        smallest: Any = scipy.sparse.linalg.eigs(a, k=2, which="SR", **options)
+    except scipy.sparse.linalg.ArpackError:
+        return _all(a)
+    residual = max(float(np.abs(a @ vectors - vectors * values).max()) for values, vectors in (largest, smallest))
+    return largest[0], float(smallest[0].real.min()), residual
 
 
 def _stationary(a: Float[np.ndarray, "n n"]) -> Float[np.ndarray, " n"]:
-    r"""The solution of :math:`\pi = \pi A`, :math:`\sum \pi = 1`, by least squares if several chains are in A."""
+    r"""The solution of :math:`\pi = \pi A`, :math:`\sum \pi = 1`, by least squares if several chains are in A.
+
+    A causal chain that cannot stay but in one token ends there.
+    """
+    if _is_triangular(a):
+        leaves = a.sum(axis=1) - np.diagonal(a) > 0
+        if np.count_nonzero(~leaves) == 1:
+            return (~leaves).astype(np.float64)
     system = a.T - np.eye(len(a))
     system[-1] = 1.0  # the rows of A^T - I depend on each other: the last one makes room for the sum
     right = np.zeros(len(a))

@@ -21,7 +21,8 @@ class Spectrum(Displayed):
     r"""Eigenvalues of attention maps, and properties of the Markov chains that they are.
 
     ``eigenvalues`` (..., n), complex, by falling modulus, the Perron eigenvalue 1 first; NaN beyond the number of real
-    tokens. Large maps have the first ones only. ``stationary`` (..., n) is :math:`\pi = \pi A`. ``irreversibility`` is
+    tokens. Large maps have the first ones only. ``smallest_real`` is the smallest real part of all of them,
+    :math:`\lambda^A_1` of the Ricci paper. ``stationary`` (..., n) is :math:`\pi = \pi A`. ``irreversibility`` is
     :math:`\max_{ij} |\pi_i A_{ij} - \pi_j A_{ji}| / \max_{ij} \pi_i A_{ij}`, 0 for a reversible chain, whose
     eigenvalues are real. ``dobrushin`` is the largest total variation between two rows. ``residual`` bounds the error
     of the arithmetic: of the trace when all eigenvalues are there, else of the eigenvectors.
@@ -37,6 +38,7 @@ class Spectrum(Displayed):
     """
 
     eigenvalues: Complex[np.ndarray, "... k"]
+    smallest_real: Float[np.ndarray, "..."]
     stationary: Float[np.ndarray, "... n"]
     irreversibility: Float[np.ndarray, "..."]
     dobrushin: Float[np.ndarray, "..."]
@@ -61,12 +63,6 @@ class Spectrum(Displayed):
         r"""How often A is applied until tokens differ half as much, :math:`\log 2 / -\log|\lambda_2|`; may be inf."""
         with np.errstate(divide="ignore"):
             return np.log(2.0) / np.abs(np.log(np.minimum(self.second, 1.0)))
-
-    @cached_property
-    def smallest_real(self) -> Float[np.ndarray, "..."] | float:
-        r"""The smallest real part, :math:`\lambda^A_1` of the Ricci paper (of the eigenvalues that were computed)."""
-        real = np.where(np.isnan(self.eigenvalues), np.inf, np.real(self.eigenvalues))
-        return real.min(axis=-1)
 
     @property
     def reversible(self) -> Bool[np.ndarray, "..."] | np.bool:

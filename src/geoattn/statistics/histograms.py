@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Real
 
 __all__ = ["EDGES", "count_values", "quantiles"]
 
@@ -36,11 +36,11 @@ def count_values(
     return np.bincount(row * bins + place, minlength=rows * bins).reshape(rows, bins)
 
 
-def quantiles(counts: Int[np.ndarray, " bins"], levels: Float[np.ndarray, " q"]) -> Float[np.ndarray, " q"]:
+def quantiles(counts: Real[np.ndarray, " bins"], levels: Float[np.ndarray, " q"]) -> Float[np.ndarray, " q"]:
     """Quantiles from the counts of `count_values`, linear within a bin; the error is at most the width of the bin.
 
-    The quantile of a level q is that of the first bin up to which a share of at least q of the values lies. Without
-    any value the quantiles are NaN.
+    Counts may be weighted, so that they need not be integers. The quantile of a level q is that of the first bin up to
+    which a share of at least q of the values lies. Without any value the quantiles are NaN.
 
     Examples
     --------

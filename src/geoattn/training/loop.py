@@ -34,6 +34,7 @@ _VOCABULARY = 8192
 _EVALUATION_BATCH = 256
 Progress = Callable[[int, int], object]
 Probe = Callable[[nn.Module, Inputs], dict[str, Any]]
+Prepared = tuple[nn.Module, Inputs, Inputs | None, Inputs]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -71,6 +72,7 @@ def train(
     progress: Progress | None = None,
     probe: Probe | None = None,
     model: nn.Module | None = None,
+    tokenizer: Any = None,
 ) -> Trained:
     """Train the model of the paper on a data set, by a recipe.
 
@@ -95,8 +97,9 @@ def train(
     probe
         Called with the model, in evaluation mode, and the test rows: before the first step, which makes a row of
         ``history`` for epoch 0, and after each epoch. What it returns joins that row.
-    model
-        Trained in place of the recipe's own, from the weights that it has; its classes must be those of the data.
+    model, tokenizer
+        Trained in place of the recipe's own, from the weights that it has; its classes must be those of the data. A
+        text model may bring its tokenizer of transformers; without one it is made from the training texts.
 
     Notes
     -----
@@ -120,18 +123,19 @@ def train(
         raise GeoattnError(f"checkpoint_every must be at least 1; got {checkpoint_every}.")
     with torch.random.fork_rng(), ExitStack() as attached:
         torch.manual_seed(recipe.seed)
-        return _Run(recipe, out, root, device, checkpoint_every, log, progress, probe, model, attached).finish()
+        made = _prepare(recipe, root, model, tokenizer)
+        return _Run(recipe, made, out, device, checkpoint_every, log, progress, probe, attached).finish()
 
 
 class _Run:
     def __init__(
-        self, recipe: Recipe, out: Any, root: Any, device: str, every: int | None, log: Sink | None,
-        progress: Progress | None, probe: Probe | None, model: nn.Module | None, attached: ExitStack,
+        self, recipe: Recipe, made: Prepared, out: Any, device: str, every: int | None, log: Sink | None,
+        progress: Progress | None, probe: Probe | None, attached: ExitStack,
     ) -> None:  # fmt: skip
         self.probe, self.processes = probe, Processes()
         first = self.processes.rank == 0
         self.recipe, self.device, self.every, self.progress = recipe, torch.device(device), every, progress
-        self.model, self.train_rows, self.held_out, self.test = _prepare(recipe, root, model)
+        self.model, self.train_rows, self.held_out, self.test = made
         self.model.to(self.device)
         self.adam = torch.optim.Adam(self.model.parameters(), lr=recipe.rate or 0.0)
         self.position = Position()
@@ -324,7 +328,7 @@ def evaluate(model: nn.Module, data: Inputs, device: Any = "cpu", processes: Pro
     return int(right if processes is None else processes.total(right)) / len(data)
 
 
-def _prepare(recipe: Recipe, root: Any, model: nn.Module | None) -> tuple[nn.Module, Inputs, Inputs | None, Inputs]:
+def _prepare(recipe: Recipe, root: Any, model: nn.Module | None, tokenizer: Any) -> Prepared:
     """Model, training rows, held-out rows (with early stopping) and test rows."""
     training = load_data(recipe.data, root, "train", recipe.limit, seed=recipe.data_seed)
     test = load_data(recipe.data, root, "test", recipe.test_limit, seed=recipe.data_seed)
@@ -336,7 +340,7 @@ def _prepare(recipe: Recipe, root: Any, model: nn.Module | None) -> tuple[nn.Mod
     classes = len(training.classes)
     if recipe.is_text:
         assert training.texts is not None
-        tokenizer = make_tokenizer(training.texts, _VOCABULARY)
+        tokenizer = getattr(tokenizer, "backend_tokenizer", tokenizer) or make_tokenizer(training.texts, _VOCABULARY)
         changes = {"vocab_size": tokenizer.get_vocab_size(), **recipe.changes}
         convert: Any = lambda data: text_inputs(data, tokenizer, recipe.length)  # noqa: E731
     else:

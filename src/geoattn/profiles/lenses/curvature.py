@@ -14,7 +14,9 @@ import numpy as np
 from geoattn._core.errors import DegenerateCurvatureWarning
 from geoattn.curvature.ollivier import ollivier_ricci
 from geoattn.curvature.result import Curvature
+from geoattn.curvature.transport import Status
 from geoattn.graph.convention import Convention
+from geoattn.profiles.examples import edges_to_show
 from geoattn.profiles.lens import Lens, LensSettings, Row, register_lens
 from geoattn.profiles.means import Means, Moments, mean_rows
 from geoattn.profiles.pieces import Piece
@@ -22,8 +24,8 @@ from geoattn.profiles.precision import (
     EdgeError,
     Precision,
     draw_edges,
-    edges_needed,
     joint_half_width,
+    more_edges,
     possible_edges,
 )
 from geoattn.statistics.histograms import EDGES, count_values, quantiles
@@ -39,7 +41,11 @@ _LEVELS = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
 
 @dataclass(eq=False)
 class CurvatureState:
-    """Means over edges; and what is no mean: the histogram by head, the extremes, the certificate, notes."""
+    """Means over edges; and what is no mean: the histogram by head, the extremes, the certificate, notes.
+
+    ``histogram`` counts the edges that were drawn. ``square`` sums squares, each times the number of edges that a drawn
+    one stands for. ``edges`` counts all edges.
+    """
 
     means: Means
     histogram: np.ndarray
@@ -52,6 +58,8 @@ class CurvatureState:
     values: int = 0
     statuses: dict[str, int] = field(default_factory=dict)
     degenerate: bool = False
+    #: By number of the sample: places (e, 3) as head, i, j, and curvature of edges that an example can show.
+    shown: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
     @classmethod
     def none(cls, means: Means) -> "CurvatureState":
@@ -60,21 +68,21 @@ class CurvatureState:
         counts = np.zeros((means.heads, len(EDGES) - 1), dtype=np.int64)
         return cls(means, counts, nothing, nothing.copy(), np.zeros(means.heads), EdgeError.none(means.heads))
 
-    def add(self, result: Curvature, kappa: np.ndarray, head: np.ndarray) -> None:
-        """Take the finite values of a result, and the heads that they belong to."""
+    def add(self, result: Curvature, kappa: np.ndarray, head: np.ndarray, status: np.ndarray) -> None:
+        """Take finite values of a result with the heads that they belong to, and the status of all its edges."""
         h = len(self.low)
         self.histogram += count_values(kappa, head, h)
-        self.square += np.bincount(head, kappa**2, minlength=h)
         low, high = np.full(h, np.nan), np.full(h, np.nan)
         np.fmin.at(low, head, kappa)
         np.fmax.at(high, head, kappa)
         np.fmin(self.low, low, out=self.low)
         np.fmax(self.high, high, out=self.high)
         self.max_gap = max(self.max_gap, result.max_gap)
-        self.edges += result.edges
         self.values += len(kappa)
-        for status, number in result.summary_of_status().items():
-            self.statuses[status] = self.statuses.get(status, 0) + number
+        codes, counts = np.unique(status, return_counts=True)
+        for code, number in zip(codes, counts, strict=True):
+            name = Status(int(code)).name.lower()
+            self.statuses[name] = self.statuses.get(name, 0) + int(number)
 
     def merge(self, other: "CurvatureState") -> "CurvatureState":
         """Take what another one has."""
@@ -107,6 +115,8 @@ class CurvatureLens(Lens):
         self.care: dict[int, np.ndarray] = {}
         #: Time (of time.monotonic) after which only a pilot is drawn.
         self.deadline = math.inf
+        #: How many samples, from the start of the data, examples show.
+        self.showing = 0
 
     def see(self, piece: Piece) -> CurvatureState:
         """Counts and totals over the edges of each map, and their distribution.
@@ -116,63 +126,86 @@ class CurvatureLens(Lens):
         b, heads, n = piece.valid.shape
         state = CurvatureState.none(Means(piece.head_count, self._resamplings, self._seed))
         sums = np.zeros((5, b, heads))  # drawn, total, square, negative, how far below 0
-        population = np.zeros((b, heads))
-        exact = self._edges == "all" or (n <= ALL_EDGES_UP_TO and not isinstance(self._edges, int))
-        for start, result in [(0, self._solve(piece, slice(None), "all", 0, state))] if exact else ():
-            self._add(sums, result, start, piece, state)
+        if self._edges == "all" or (n <= ALL_EDGES_UP_TO and not isinstance(self._edges, int)):
+            found = self._solve(piece.attention, piece.valid, "all", state)
+            self._add(sums, found, found.places(), None, piece, state)
             population = sums[0]
-        for s in range(0 if exact else b):  # one by one: the draw depends on the sample, not on the batch
-            population[s] = self._draw(piece, s, sums, state)
+            state.edges += found.edges
+        else:  # one by one: the draw depends on the sample, not on the batch
+            population = np.stack([self._draw(piece, s, sums, state) for s in range(b)])
+            state.edges += int(population.sum())
         drawn, total, square, negative, below = sums
         with np.errstate(divide="ignore", invalid="ignore"):
-            mean = np.where(drawn > 0, total / drawn, 0.0)
-            variance = np.where(drawn > 1, np.maximum(0.0, square / drawn - mean**2) * drawn / (drawn - 1), 0.0)
             scale = np.where(drawn > 0, population / drawn, 0.0)
         count = drawn * scale
         totals = {"mean": total * scale, "distance_to_one": (drawn - total) * scale, "negative_share": negative * scale}
         totals["negative_mass"] = below * scale  # mean of max(0, -kappa): how deep, and not only how many
-        state.error.add(piece.heads, population, drawn, variance)
+        state.square[piece.heads] += (square * scale).sum(axis=0)
+        state.error.add(piece.heads, population, drawn, _variance(sums))
         state.means.add(piece.numbers, piece.heads, Moments(count, totals))
         return state
 
     def _draw(self, piece: Piece, s: int, sums: np.ndarray, state: CurvatureState) -> np.ndarray:
-        """Solve drawn edges of the maps of one sample; returns how many edges they have."""
-        valid = piece.valid[s]
-        possible = possible_edges(piece.attention[s].cpu().numpy(), valid, self.rule)
-        heads, n, _ = possible.shape
-        order = [
-            draw_edges(possible[k], [self._seed, piece.layer, piece.first + s, piece.heads.start + k])
-            for k in range(heads)
-        ]
-        asked = self._edges
-        wanted = np.full(heads, asked.pilot if isinstance(asked, Precision) else SAMPLE if asked == "auto" else asked)
-        done = np.zeros(heads, dtype=np.int64)
-        for _ in range(2):
-            mask = np.zeros((heads, n, n), dtype=bool)
-            for k in range(heads):
-                mask[k].ravel()[order[k][done[k] : wanted[k]]] = True
-            if mask.any():
-                self._add(sums, self._solve(piece, slice(s, s + 1), mask[None], 0, state), s, piece, state)
-            if not isinstance(asked, Precision) or time.monotonic() > self.deadline:
-                break
-            done = wanted
-            drawn, total, square = sums[:3, s]
-            with np.errstate(divide="ignore", invalid="ignore"):
-                variance = np.where(drawn > 1, (square - total**2 / drawn) / (drawn - 1), 0.0)
-            care = self.care.get(piece.layer, np.ones(piece.head_count))[piece.heads]
-            wanted = np.maximum(wanted, edges_needed(asked, np.maximum(0.0, variance), care))
-        return possible.sum((-1, -2)).astype(np.float64)
+        """Solve drawn edges of the maps of one sample, round by round; returns how many edges they have.
 
-    def _add(self, sums: np.ndarray, result: Curvature, start: int, piece: Piece, state: CurvatureState) -> None:
-        """Add the finite values of a result whose first sample is ``start``."""
+        The first round also solves what an example shows, so that a map is prepared once for both. Later rounds are for
+        the heads alone whose interval is still too wide.
+        """
+        attention, valid, asked = piece.attention[s], piece.valid[s], self._edges
+        possible = possible_edges(attention.cpu().numpy(), valid, self.rule)
+        heads, n, _ = possible.shape
+        population = possible.sum((-1, -2)).astype(np.float64)
+        place = [self._seed, piece.layer, piece.first + s]
+        order = [draw_edges(possible[k], [*place, piece.heads.start + k]) for k in range(heads)]
+        care = self.care.get(piece.layer, np.ones(piece.head_count))[piece.heads]
+        done = np.zeros(heads, dtype=np.int64)
+        wanted = np.full(heads, asked.pilot if isinstance(asked, Precision) else SAMPLE if asked == "auto" else asked)
+        also = edges_to_show(attention, valid) if self._shows(piece, s) else None
+        while True:
+            some = np.flatnonzero(wanted > done)
+            drawn = np.zeros((len(some), n, n), dtype=bool)
+            for mask, k in zip(drawn, some, strict=True):
+                mask.ravel()[order[k][done[k] : wanted[k]]] = True
+            solved = drawn if also is None else drawn | also
+            if solved.any():
+                found = self._solve(attention[some], valid[some], solved, state)
+                k, i, j = found.places().T
+                where = np.stack([np.full(len(k), s), some[k], i, j], axis=1)
+                self._add(sums, found, where, drawn[k, i, j], piece, state)
+            if not isinstance(asked, Precision) or time.monotonic() > self.deadline:
+                return population
+            done, also = wanted, None
+            wanted = more_edges(asked, sums[0, s], _variance(sums[:, s]), population, done, care)
+            if np.array_equal(wanted, done):
+                return population
+
+    def _shows(self, piece: Piece, s: int) -> bool:
+        """Whether an example may show this sample: it is one of the first, and a map of all of it."""
+        number = int(piece.numbers[s])
+        return number < self.showing and int((piece.numbers == number).sum()) == 1
+
+    def _add(
+        self, sums: np.ndarray, result: Curvature, where: np.ndarray, drawn: np.ndarray | None, piece: Piece,
+        state: CurvatureState,
+    ) -> None:  # fmt: skip
+        """Add the finite values at ``where`` (e, 4), as sample, head, i, j; those that were ``drawn``, or all."""
         _, b, heads = sums.shape
-        place, kappa = result.places(), result.column("kappa")
+        kappa, status = result.column("kappa"), result.column("status")
+        for s in range(b if self.showing else 0):
+            if self._shows(piece, s):
+                mine = where[:, 0] == s
+                shown = where[mine, 1:] + np.array([piece.heads.start, 0, 0]), kappa[mine]
+                before = state.shown.get(int(piece.numbers[s]))
+                both = shown if before is None else tuple(map(np.concatenate, zip(before, shown, strict=True)))
+                state.shown[int(piece.numbers[s])] = both
+        if drawn is not None:
+            where, kappa, status = where[drawn], kappa[drawn], status[drawn]
         good = np.isfinite(kappa)
-        sample, head, kappa = place[good, 0] + start, place[good, 1], kappa[good]
-        cell = sample * heads + head
+        kappa, head = kappa[good], where[good, 1]
+        cell = where[good, 0] * heads + head
         for k, values in enumerate((None, kappa, kappa**2, kappa < 0, np.maximum(0.0, -kappa))):
             sums[k] += np.bincount(cell, values, minlength=b * heads).reshape(b, heads)
-        state.add(result, kappa, head + piece.heads.start)
+        state.add(result, kappa, head + piece.heads.start, status)
 
     def merge(self, one: CurvatureState, other: CurvatureState) -> CurvatureState:
         """Both together."""
@@ -195,7 +228,8 @@ class CurvatureLens(Lens):
             "max": float(np.nanmax(high)) if some else np.nan,
             "std": np.sqrt(max(0.0, state.square[heads].sum() / mean.count - mean.value**2)) if mean.count else np.nan,
         }
-        at = quantiles(state.histogram[heads].sum(axis=0), _LEVELS)
+        drawn = np.maximum(state.histogram[heads].sum(axis=1), 1)  # of each head: heads count as all their edges
+        at = quantiles((state.error.population[heads] / drawn) @ state.histogram[heads], _LEVELS)
         found |= {f"q{round(100 * q):02d}": value for q, value in zip(_LEVELS, at, strict=True)}
         for statistic, value in found.items():
             yield Row(statistic, float(value), np.nan, np.nan, mean.count, half_width=0.0 if width == 0 else np.nan)
@@ -209,19 +243,23 @@ class CurvatureLens(Lens):
         degenerate = any(state.degenerate for state in states)
         return [f"convention '{self.convention}' is degenerate on some maps"] if degenerate else []
 
-    def _solve(self, piece: Piece, samples: slice, edges: Any, seed: int, state: CurvatureState) -> Curvature:
+    def _solve(self, attention: Any, valid: np.ndarray, edges: Any, state: CurvatureState) -> Curvature:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            result = ollivier_ricci(
-                piece.attention[samples], self.rule, edges=edges, mask=piece.valid[samples], threads=self._threads,
-                seed=seed,
-            )  # fmt: skip
+            result = ollivier_ricci(attention, self.rule, edges=edges, mask=valid, threads=self._threads)
         for warning in caught:
             if issubclass(warning.category, DegenerateCurvatureWarning):
                 state.degenerate = True
             else:
                 warnings.warn(warning.message, warning.category, stacklevel=2)
         return result
+
+
+def _variance(sums: np.ndarray) -> np.ndarray:
+    """Variance among the drawn edges, from their number, total and sum of squares."""
+    drawn, total, square = sums[:3]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(drawn > 1, np.maximum(0.0, square - total**2 / drawn) / (drawn - 1), 0.0)
 
 
 @register_lens("curvature")

@@ -14,9 +14,14 @@ from geoattn.spectral.eigenvalues import spectrum
 
 __all__ = ["SpectrumLens"]
 
+_ALL_UP_TO = 256  # tokens: of larger maps only the extreme eigenvalues are found
+
 
 class SpectrumLens(MeanLens):
-    """Second eigenvalue (modulus), smallest real part, Dobrushin coefficient, irreversibility; see `spectrum`."""
+    """Second eigenvalue (modulus), smallest real part, Dobrushin coefficient, irreversibility; see `spectrum`.
+
+    Of maps of more than 256 tokens only these two eigenvalues are found.
+    """
 
     name = "spectrum"
 
@@ -32,7 +37,8 @@ class SpectrumLens(MeanLens):
         totals = {name: np.zeros((b, h)) for name in names}
         if alive.any():
             maps = piece.attention.reshape(b * h, n, n)[torch.from_numpy(alive.reshape(-1)).to(piece.attention.device)]
-            found = spectrum(maps, mask=piece.valid[alive], threads=self.threads)
+            count = None if n <= _ALL_UP_TO else 2
+            found = spectrum(maps, mask=piece.valid[alive], count=count, threads=self.threads)
             values = (found.second, found.smallest_real, found.dobrushin, found.irreversibility)
             for name, value in zip(names, values, strict=True):
                 totals[name][alive] = value

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,21 +17,13 @@ from geoattn.datasets.loader import load_data
 from geoattn.studies.engine.contrasts import CONVENTIONS, Number, Runs, contrast_findings
 from geoattn.studies.engine.finding import Finding
 from geoattn.studies.engine.pooling import t_test
+from geoattn.studies.engine.pretrained import PRETRAINED, pretrained_folder
 from geoattn.studies.engine.study import Pairs, Study
 from geoattn.studies.ricci.adjusted_training import short
 
 __all__ = ["STUDY", "trial"]
 
 _IMAGES, _TEXTS = ("cifar10", "fashion-mnist", "mnist"), ("sst2", "imdb", "headlines")
-#: Models by name of their folder, and what a reader must know about them.
-MODELS = {
-    "dinov2-small": "DINOv2 ViT-S/14 at 224 pixels",
-    "minilm": "all-MiniLM-L6-v2",
-    "bert-tiny-questions": "BERT-Tiny, fine-tuned to tell questions from statements; no licence stated",
-    "smollm2-135m": "SmolLM2-135M-Instruct, dequantised from 4 bits",
-    "stories15m": "Llama of 6 layers trained on stories",
-    "stories260K": "Llama of 5 layers trained on stories",
-}
 _NUMBERS = ("distance_to_one", "q05", "mean")
 _PIECE = 20  # samples of a trial: a run that is cut short loses little
 _PIXELS = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
@@ -84,7 +74,7 @@ def _of_sample(record: Any, convention: str, edges: int, seed: int) -> np.ndarra
 
 def _load(config: dict[str, Any]) -> tuple[Any, Any]:
     """The model and its samples, one by one."""
-    folder = _folder(config["model"])
+    folder = pretrained_folder(config["model"])
     data = load_data(config["data"], split="test", limit=config["samples"], seed=0)
     data = data.subset(range(config["start"], config["start"] + config["count"]))
     if data.texts is None:
@@ -115,18 +105,6 @@ def _load(config: dict[str, Any]) -> tuple[Any, Any]:
     )
 
 
-def _folder(name: str) -> Path:
-    """The model in the folder that ``GEOATTN_MODELS`` names, or in ``GEOATTN_DATA``."""
-    roots = [os.environ[v] for v in ("GEOATTN_MODELS", "GEOATTN_DATA") if os.environ.get(v)]
-    for root in roots:
-        if Path(root, name).is_dir():
-            return Path(root, name)
-    raise GeoattnError(
-        f"this study needs the model {name} ({MODELS[name]}), which is not here: set GEOATTN_MODELS to a folder that"
-        f" holds {name}/ with its weights."
-    )
-
-
 def _sizes(size: str) -> list[dict[str, Any]]:
     """paper: 100 samples of each model and data set, in trials of 20; small: 12; smoke: 2 of the smallest model."""
     samples = {"paper": 100, "small": 12, "smoke": 2}[size]
@@ -134,7 +112,7 @@ def _sizes(size: str) -> list[dict[str, Any]]:
     configs = [
         {"model": model, "data": data, "seed": 0, "start": start, **common}
         for start in range(0, samples, _PIECE)  # the first rows of all models come first
-        for model in reversed(MODELS)
+        for model in reversed(PRETRAINED)
         for data in (_IMAGES if model.startswith("dino") else _TEXTS)
     ]
     return configs if size != "smoke" else configs[:1]
@@ -158,7 +136,7 @@ def _joined(pairs: Pairs) -> Pairs:
                 for n in _NUMBERS
             }
         joined.append(({"model": model, "data": data}, whole))
-    order = list(MODELS)
+    order = list(PRETRAINED)
     return sorted(joined, key=lambda pair: order.index(pair[0]["model"]))
 
 
@@ -192,7 +170,7 @@ def _table(pairs: Pairs) -> Any:
             ends = {k: np.array(v) for k, v in result["samples"][convention]["distance_to_one"].items()}
             shift = t_test(ends["first"] - ends["last"])
             rows.append({
-                "model": config["model"], "what": MODELS[config["model"]], "data": config["data"],
+                "model": config["model"], "what": PRETRAINED[config["model"]], "data": config["data"],
                 "convention": convention, "samples": len(ends["first"]),
                 "layers": len(result["layers"][convention]["mean"]), "first": ends["first"].mean(),
                 "last": ends["last"].mean(), "shift": shift.effect, "low": shift.low, "high": shift.high,
@@ -206,7 +184,7 @@ def _figure(pairs: Pairs) -> Any:
 
     figure = Figure(figsize=(3.2 * len(CONVENTIONS), 3.2), layout="constrained")
     axes = figure.subplots(1, len(CONVENTIONS))
-    colours = {name: f"C{k}" for k, name in enumerate(MODELS)}
+    colours = {name: f"C{k}" for k, name in enumerate(PRETRAINED)}
     for ax, convention in zip(axes, CONVENTIONS, strict=True):
         for config, result in _joined(pairs):
             line = result["layers"][convention]["distance_to_one"]

@@ -1,0 +1,1 @@
+"""Studies of what the geometry of attention predicts about single samples."""
