@@ -140,6 +140,41 @@ def test_pairs_are_by_seed_and_pooled_over_data_sets() -> None:
     assert found["one"].difference < found["pooled"].difference < found["two"].difference
 
 
+def test_data_sets_of_one_cluster_count_as_one() -> None:
+    """Two data sets seen by one model are one of two groups, so that one model does not outweigh the other."""
+    pairs = [
+        ({"data": d, "seed": s, "arm": a}, {"x": (shift + 0.1 * s) * (a == "up")})
+        for d, shift in (("m on a", 1.0), ("m on b", 1.0), ("k on a", 3.0))
+        for s in range(3)
+        for a in ("up", "down")
+    ]
+    number = {"x": Number("x", lambda r: r["x"])}
+    plain, clustered = (
+        next(f for f in contrast_findings(runs, number, (("up", "down"),)) if f.data == "pooled")
+        for runs in (
+            Runs(pairs, lambda c: c["arm"]),
+            Runs(pairs, lambda c: c["arm"], cluster=lambda data: data.split(" on ")[0]),
+        )
+    )
+    assert plain.difference < clustered.difference == pytest.approx(2.1, abs=0.01)
+    assert clustered.trials == plain.trials == 9
+
+
+def test_results_of_full_size_hold_the_hash_of_their_endpoints() -> None:
+    seen = 0
+    for path in (ROOT / "results").glob("*/paper/*.json"):
+        if path.name == "trials.json":
+            continue
+        wanted = [
+            {"claim": claim.id, "fixed": str(claim.endpoint.fixed), "hash": claim.endpoint.hash}
+            for claim in claims()
+            if claim.endpoint is not None and claim.endpoint.study == path.stem
+        ]
+        assert json.loads(path.read_bytes()).get("endpoints", []) == wanted, path
+        seen += bool(wanted)
+    assert seen > 0
+
+
 def test_pooling_counts_the_spread_between_data_sets() -> None:
     alike = pool({"a": np.array([1.0, 1.1, 0.9]), "b": np.array([1.0, 1.1, 0.9]), "c": np.array([1.0, 0.9, 1.1])})
     apart = pool({"a": np.array([1.0, 1.1, 0.9]), "b": np.array([3.0, 3.1, 2.9]), "c": np.array([-1.0, -0.9, -1.1])})

@@ -19,6 +19,7 @@ __all__ = ["SINKS", "Piece", "pieces", "with_sink"]
 SINKS = ("refuse", "node", "renormalise")
 
 _PIECE_BYTES = 64 << 20  # of the maps of a piece in their own precision
+_ROWS_BYTES = 16 << 20  # of the rows of them that are built at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,12 +79,27 @@ def pieces(
         samples = slice(start, min(b, start + step))
         for head in range(0, h, heads):
             some = slice(head, min(h, head + heads))
-            attention = call.attention(sample=samples, head=some).detach()
+            attention = _build(call, samples, some)
             keep = valid[samples][:, None].expand(-1, some.stop - some.start, -1)
             if content is not None:
                 attention, keep = _given_content(attention, keep.to(attention.device))
             attention, keep = with_sink(attention, keep.to(attention.device), sink)
             yield Piece(attention, keep.cpu().numpy(), samples, some, numbers[samples], layer, first + start, h, call)
+
+
+def _build(call: Call, samples: slice, heads: slice) -> Tensor:
+    """The maps, on the device of the model; long ones by blocks of rows, which saves copies of the whole."""
+    b, h, n, m = samples.stop - samples.start, heads.stop - heads.start, *call.shape[2:]
+    step = max(1, _ROWS_BYTES // (b * h * m * 4))
+    first = call.attention(sample=samples, head=heads, rows=slice(0, min(n, step))).detach()
+    if step >= n:
+        return first
+    whole = first.new_empty((b, h, n, m))
+    whole[:, :, :step] = first
+    for start in range(step, n, step):
+        rows = slice(start, min(n, start + step))
+        whole[:, :, rows] = call.attention(sample=samples, head=heads, rows=rows).detach()
+    return whole
 
 
 def _given_content(attention: Tensor, keep: Bool[Tensor, "b h n"]) -> tuple[Tensor, Bool[Tensor, "b h n"]]:
@@ -99,17 +115,18 @@ def with_sink(
     attention: Tensor, keep: Bool[Tensor, "b h n"], sink: str
 ) -> tuple[Float[Tensor, "b h m m"], Bool[Tensor, "b h m"]]:
     """Rows that sum to one, with the mass of the sink on a last token of its own or divided out."""
-    weights = attention.double() * keep[..., None]
-    sums = weights.sum(-1, keepdim=True)
+    sums = attention.sum(-1, keepdim=True, dtype=torch.float64)
     slack = 1e-5 if attention.dtype in (torch.float32, torch.float64) else 8 * torch.finfo(attention.dtype).eps
-    if not bool(sums.isfinite().all()) or bool(((1 - sums[..., 0]) * keep <= slack).all()):
+    kept = torch.where(keep, sums[..., 0], 1.0)
+    if not bool(kept.isfinite().all()) or bool((1 - kept <= slack).all()):
         return attention, keep  # nothing goes elsewhere, or the lenses will name what is not finite
     if sink == "refuse":
-        least = float(torch.where(keep, sums[..., 0], 1.0).min())
+        least = float(kept.min())
         raise GeoattnError(
             f"rows of attention sum to {least:.3g} at the least: the rest goes to a sink that is no token; give"
             " sink='node' to make it one, or sink='renormalise' to divide the rows by their sums."
         )
+    weights, sums = (torch.where(keep[..., None], values, 0.0) for values in (attention.double(), sums))
     if sink == "renormalise":
         return weights / torch.where(sums > 0, sums, 1.0), keep & (sums[..., 0] > 0)
     weights = torch.nn.functional.pad(weights, (0, 1, 0, 1))

@@ -19,6 +19,7 @@ STUDIES = {
     "forgetting-lvit": "geoattn.studies.ricci.full_size:FORGETTING_LVIT",
     "dose-response": "geoattn.studies.ricci.full_size:DOSE_RESPONSE",
     "strength-pilot": "geoattn.studies.ricci.full_size:STRENGTH_PILOT",
+    "strength-effect": "geoattn.studies.ricci.strength_effect:STUDY",
     "pretrained-forward": "geoattn.studies.ricci.pretrained_forward:STUDY",
     "predict-errors": "geoattn.studies.prediction.predict_errors:STUDY",
     "appendix-c": "geoattn.studies.ricci.appendix_c:STUDY",

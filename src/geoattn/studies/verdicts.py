@@ -26,7 +26,10 @@ _LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Evidence:
-    """A finding with the study that it comes from; ``done`` and ``planned`` trials of that study."""
+    """A finding with the study that it comes from; ``done`` and ``planned`` trials of that study.
+
+    ``beside``: in words, where the study differs from the paper and the accuracy that its models reached.
+    """
 
     study: str
     size: str
@@ -34,6 +37,7 @@ class Evidence:
     finding: dict[str, Any]
     done: int = 0
     planned: int = 0
+    beside: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,10 +77,22 @@ def read_results(root: Path) -> list[Evidence]:
             about = read_json(path)
             planned = int(about.get("trials", 0))
             counts = (int(about.get("done", planned)), planned)
-            found += [Evidence(name, size, about.get("how", ""), finding, *counts) for finding in about["findings"]]
+            beside = _beside(about)
+            found += [
+                Evidence(name, size, about.get("how", ""), finding, *counts, beside) for finding in about["findings"]
+            ]
         except (ValueError, KeyError, TypeError) as error:
             raise GeoattnError(f"{path} cannot be read ({error}): run the study again.") from None
     return found
+
+
+def _beside(about: dict[str, Any]) -> str:
+    reached = ", ".join(f"{name} {value:.3f}" for name, value in about.get("accuracy", {}).items())
+    parts = [
+        f"Deviations from the paper: {about['deviations']}" if about.get("deviations") else "",
+        f"Mean test accuracy reached: {reached}." if reached else "",
+    ]
+    return " ".join(filter(None, parts))
 
 
 def judge_claims(evidence: list[Evidence]) -> list[Judged]:

@@ -21,6 +21,8 @@ __all__ = ["Calibration", "Strength", "read_weight"]
 _WINDOW = 200  # steps that set gamma
 _EVERY = 10  # steps between two estimates
 _FAINT = 1e-3  # a gradient below this share of the task's says nothing about the scale: gamma is capped there
+_NOISE = 0.01  # a smaller share of the task's mean square is not told from the noise of the batches
+_SILENT = 1e-4  # of the root mean square of all entries: those with less have no gradient but rounding (biases of keys)
 _MEMORY = 0.95  # weight of the past in the means of adapt=True
 
 
@@ -28,15 +30,23 @@ _MEMORY = 0.95  # weight of the past in the means of adapt=True
 class Strength:
     r"""How strong a regulariser is: the ratio of the norm of its gradient to that of the task's gradient.
 
-    Both gradients are those with respect to the parameters of the attention modules, averaged over steps, so that the
-    noise of batches averages out and what is compared are the directions in which the weights move. With penalty
-    :math:`\gamma R` and task loss L
+    With penalty :math:`\gamma R` and task loss L
 
-    .. math:: s = \frac{\gamma\, \lVert \overline{\nabla_\theta R} \rVert}{\lVert \overline{\nabla_\theta L} \rVert}.
+    .. math:: s = \frac{\gamma\, \lVert \nabla R \rVert}{\lVert \mathbb{E} \nabla L \rVert}, \qquad
+              \lVert g \rVert^2 = \sum_i \frac{g_i^2}{v_i},
 
-    Every tenth one of the first 200 steps adds its gradients to the means, and gamma is then kept. During these steps
-    gamma grows linearly from 0 to its estimate. With ``adapt`` the means are moving averages and gamma follows them all
-    along. Such a step costs two more backward passes.
+    over the parameters of the attention modules. Two things make the ratio that of what the optimiser does:
+
+    * Each entry is divided by the root mean square :math:`\sqrt{v_i}` of the task's gradient there, as Adam does. Where
+      maps are nearly uniform the task's gradient in values and outputs is far larger than in queries and keys, and a
+      plain norm would count the former alone, where the regulariser does not act.
+    * The norm of the task's gradient is that of its mean over batches. Its square is estimated without bias by the
+      inner product of the gradients of two consecutive steps, whose batches are independent; at least a hundredth of
+      the mean square is taken. The norm of one batch's gradient is mostly noise, which the optimiser averages out.
+
+    Two of every ten of the first 200 steps add to these means, and gamma is then kept. The gradient of R is that of the
+    last estimates. During these steps gamma grows linearly from 0 to its estimate. With ``adapt`` the means are moving
+    averages and gamma follows them all along. An estimate takes three more backward passes.
 
     Where R has hardly a gradient (below 1e-3 of the task's, as for uniform maps) gamma is capped at 1000 s, kept for
     200 steps, and estimated again over the next 200. ``gamma_capped`` in the figures says so.
@@ -76,11 +86,12 @@ class Calibration:
         self._first: int | None = 0  # step at which the window opens; None: gamma is final
         self._estimates = 0
         self._warm = False  # whether gamma has once reached its estimate
-        self._means: tuple[Tensor, Tensor] | None = None  # of the gradients of penalty and task
+        self._before: Tensor | None = None  # the task's gradient at the first step of a pair
+        self._means: tuple[Tensor, Tensor, Tensor] | None = None  # the task's squares and products, the penalty's
 
     def is_due(self, step: int) -> bool:
-        """Whether this step takes part in an estimate."""
-        return self._first is not None and step >= self._first and (step - self._first) % _EVERY == 0
+        """Whether this step takes part in an estimate: it and the next one, or the one before."""
+        return self._first is not None and step >= self._first and (step - self._first) % _EVERY < 2
 
     def weigh(
         self, penalty: Penalty, task: Tensor | None, model: nn.Module, names: Iterable[str] | None,
@@ -97,30 +108,34 @@ class Calibration:
                     " as in loss = task + handle.penalty(task)."
                 )
             parameters = attention_parameters(model, names)
-            mine, theirs = (_gradient(loss, parameters, processes) for loss in (penalty.value, task))
-            self._take(weight * mine, theirs, step)
+            theirs = _gradient(task, parameters, processes)
+            if self._before is None or (step - (self._first or 0)) % _EVERY == 0:
+                self._before = theirs
+            else:
+                self._take(weight * _gradient(penalty.value, parameters, processes), self._before, theirs, step)
         figures = {**penalty.figures, "gamma": self.gamma, "gamma_capped": float(self.capped)}
         return replace(penalty, value=self.gamma * penalty.value, figures=figures)
 
-    def _take(self, mine: Tensor, theirs: Tensor, step: int) -> None:
-        """Add the gradients of a step to the means, and estimate gamma from them."""
-        if not bool(mine.isfinite().all() & theirs.isfinite().all()):
+    def _take(self, mine: Tensor, before: Tensor, theirs: Tensor, step: int) -> None:
+        """Add the gradients of two steps to the means, and estimate gamma from them."""
+        self._before = None
+        if not bool(mine.isfinite().all() & before.isfinite().all() & theirs.isfinite().all()):
             return  # the loop will name what is not finite
         self._estimates += 1
         keep = 1 - 1 / self._estimates
         if self.strength.adapt:
             keep = min(keep, _MEMORY)
-        if self._means is None:
-            self._means = mine, theirs
-        else:
-            self._means = self._means[0].lerp(mine, 1 - keep), self._means[1].lerp(theirs, 1 - keep)
-        ours, others = (float(mean.norm()) for mean in self._means)
-        if others == 0:
+        squares, products = (before.square() + theirs.square()) / 2, before * theirs
+        if self._means is not None:
+            squares, products = self._means[0].lerp(squares, 1 - keep), self._means[1].lerp(products, 1 - keep)
+            mine = self._means[2].lerp(mine, 0.5)
+        self._means = squares, products, mine
+        share = _share(squares, products, mine)
+        if share is None:
             return
-        self.capped = ours < _FAINT * others
-        estimate = self.strength.value / max(ours / others, _FAINT)
-        share = 1.0 if self._warm else min(1.0, self._estimates * _EVERY / _WINDOW)
-        self.gamma = share * estimate
+        self.capped = share < _FAINT
+        estimate = self.strength.value / max(share, _FAINT)
+        self.gamma = estimate * (1.0 if self._warm else min(1.0, self._estimates * _EVERY / _WINDOW))
         if self._estimates * _EVERY >= _WINDOW:
             self._warm = True
             if self.strength.adapt:
@@ -131,13 +146,24 @@ class Calibration:
     def state(self) -> dict[str, Any]:
         """Plain values, and the means of gradients while they are being taken."""
         plain = {"gamma": self.gamma, "capped": self.capped, "first": self._first, "estimates": self._estimates}
-        return {**plain, "warm": self._warm, "means": self._means}
+        return {**plain, "warm": self._warm, "means": self._means, "before": self._before}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Go on from there."""
         self.gamma, self.capped, self._first = state["gamma"], state["capped"], state["first"]
-        self._estimates, self._warm = state["estimates"], state["warm"]
-        self._means = None if state["means"] is None else (state["means"][0], state["means"][1])
+        self._estimates, self._warm, self._before = state["estimates"], state["warm"], state["before"]
+        means = state["means"]
+        self._means = None if means is None else (means[0], means[1], means[2])
+
+
+def _share(squares: Tensor, products: Tensor, mine: Tensor) -> float | None:
+    """The norm of the penalty's gradient over that of the task's mean gradient; None where the task has none."""
+    floor = _SILENT**2 * squares.mean()
+    if float(floor) == 0:
+        return None
+    scale = squares + floor
+    noise, signal = float((squares / scale).sum()), float((products / scale).sum())
+    return float((mine.square() / scale).sum().sqrt()) / max(signal, _NOISE * noise) ** 0.5
 
 
 def attention_parameters(model: nn.Module, names: Iterable[str]) -> list[nn.Parameter]:

@@ -28,11 +28,16 @@ class Number:
 
 @dataclass(frozen=True)
 class Runs:
-    """Trials by data set, arm and seed. ``arm`` names the arm of a configuration, ``data`` its data set."""
+    """Trials by data set, arm and seed. ``arm`` names the arm of a configuration, ``data`` its data set.
+
+    ``cluster`` names what is pooled: data sets of one cluster (those that one model has seen) share what is random in
+    them, and so count as one.
+    """
 
     pairs: Pairs
     arm: Callable[[dict[str, Any]], str]
     data: Callable[[dict[str, Any]], str] = lambda config: str(config["data"])
+    cluster: Callable[[str], str] = lambda data: data
 
     def names(self) -> list[str]:
         """The data sets, in order."""
@@ -56,7 +61,7 @@ class Runs:
 def contrast_findings(
     runs: Runs, numbers: Mapping[str, Number], contrasts: tuple[tuple[str, str], ...]
 ) -> list[Finding]:
-    """A finding for each number, contrast (more, less), convention and data set, and one pooled over the data sets."""
+    """A finding for each number, contrast (more, less), convention and data set, and one pooled over the clusters."""
     found = []
     for name, number in numbers.items():
         for convention in CONVENTIONS if number.curved else (None,):
@@ -69,8 +74,17 @@ def contrast_findings(
                     found.append(_finding(name, words, more, less, data, convention, t_test(values), len(values)))
                 if len(groups) > 1:
                     total = sum(map(len, groups.values()))
-                    found.append(_finding(name, words, more, less, "pooled", convention, pool(groups), total))
+                    pooled = pool(_clustered(groups, runs.cluster))
+                    found.append(_finding(name, words, more, less, "pooled", convention, pooled, total))
     return found
+
+
+def _clustered(groups: dict[str, np.ndarray], cluster: Callable[[str], str]) -> dict[str, np.ndarray]:
+    """The differences of each cluster, those of its data sets one after the other."""
+    found: dict[str, list[np.ndarray]] = {}
+    for data, values in groups.items():
+        found.setdefault(cluster(data), []).append(values)
+    return {name: np.concatenate(parts) for name, parts in found.items()}
 
 
 def _finding(

@@ -14,6 +14,7 @@ from geoattn._core.errors import GeoattnError
 from geoattn._core.files import write_atomically
 from geoattn._core.versions import versions
 from geoattn.runs.store import Store
+from geoattn.studies.claims import claims
 
 if TYPE_CHECKING:
     from geoattn.studies.engine.finding import Finding
@@ -100,10 +101,18 @@ def _table(study: Study, pairs: Pairs) -> bytes:
 
 
 def _about(study: Study, size: str, findings: list[Finding], pairs: Pairs) -> dict[str, Any]:
-    done = {"done": len(pairs)} if study.partial else {}
+    """What is written beside the table. The endpoints are in it: one that is changed later differs by its hash."""
+    more: dict[str, Any] = {"done": len(pairs)} if study.partial else {}
+    if study.deviations:
+        more["deviations"] = study.deviations
+    if study.accuracy is not None:
+        more["accuracy"] = {name: _rounded(value) for name, value in study.accuracy(pairs).items()}
+    ends = [(claim.id, claim.endpoint) for claim in claims() if claim.endpoint and claim.endpoint.study == study.name]
+    if ends and size == "paper":
+        more["endpoints"] = [{"claim": name, "fixed": str(end.fixed), "hash": end.hash} for name, end in ends]
     return {
         "study": study.name, "version": study.version, "size": size, "paper": study.paper, "place": study.place,
-        "how": study.how, "trials": len(study.configs(size)), **done, "findings": [as_plain(f) for f in findings],
+        "how": study.how, "trials": len(study.configs(size)), **more, "findings": [as_plain(f) for f in findings],
     }  # fmt: skip
 
 

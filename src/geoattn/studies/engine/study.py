@@ -24,6 +24,8 @@ class Study:
     result) pairs, ``figure`` a matplotlib figure and ``verdict`` the findings. ``paper`` (ricci, smoothness or
     mean-field), ``place`` (where the paper makes the claim) and ``how`` (a sentence: how it was tested) go to the
     claims ledger. ``partial``: table and findings may be written from the trials that are done, for long studies.
+    ``deviations`` (a sentence: where the study differs from the paper) and ``accuracy`` (mean test accuracy by name of
+    data set and arm) stand beside its findings.
     """
 
     name: str
@@ -37,6 +39,8 @@ class Study:
     place: str = ""
     how: str = ""
     partial: bool = False
+    deviations: str = ""
+    accuracy: Callable[[list[tuple[dict[str, Any], Any]]], dict[str, float]] | None = None
 
     def configs(self, size: str) -> list[dict[str, Any]]:
         """The trials of a size."""
