@@ -143,8 +143,8 @@ def _report(name: str) -> dict[str, Any]:
         texts.write_text("".join(json.dumps({"text": text}) + "\n" for text in rows))
         start = time.perf_counter()
         done = subprocess.run(
-            [sys.executable, "-m", "geoattn", "report", str(folder), str(texts), "--out", str(Path(place) / "r.html")],
-            check=True, capture_output=True, text=True,
+            [sys.executable, "-m", "geoattn", "report", str(folder), "--data", str(texts), "--column", "text",
+             "--out", str(Path(place) / "r.html")], check=True, capture_output=True, text=True,
         )  # fmt: skip
         seconds = time.perf_counter() - start
         size = (Path(place) / "r.html").stat().st_size

@@ -25,8 +25,8 @@ class SinkMassLens(MeanLens):
         """Means over maps."""
         valid = torch.from_numpy(piece.valid)
         rows = valid.sum(-1).double()
-        columns = (piece.attention.double().cpu() * valid[..., None]).sum(-2) / rows.clamp_min(1)[..., None]
-        columns = torch.where(valid, columns, 0.0)
+        columns = (piece.attention.cpu() * valid[..., None]).sum(-2, dtype=torch.float64)
+        columns = torch.where(valid, columns / rows.clamp_min(1)[..., None], 0.0)
         first = torch.take_along_dim(columns, valid.int().argmax(-1, keepdim=True), -1)[..., 0]
         masses = {"first_token": first.numpy(), "heaviest_token": columns.amax(-1).numpy()}
         return Moments((rows > 0).double().numpy(), masses)
