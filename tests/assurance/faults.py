@@ -15,6 +15,7 @@ The k-th such change inside the folder is where the fault happens:
 from __future__ import annotations
 
 import errno
+import io
 import os
 import random
 import shutil
@@ -136,10 +137,11 @@ def run_child(job: Callable[[Path], Any], folder: Path, kind: str, at: int, seed
         try:
             _CHILD = os.getpid()
             os.close(read)
-            sys.stdout = sys.stderr = open(os.devnull, "w")
+            sys.stdout, sys.stderr = open(os.devnull, "w"), io.StringIO()
             disk = FaultyDisk(folder, kind, at, seed, graves)
             disk.install()
             code, said = ended(job, folder)
+            said = said or sys.stderr.getvalue()
         except BaseException:
             said = traceback.format_exc()
         finally:

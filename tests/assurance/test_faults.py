@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,24 @@ def test_every_fault(job: str) -> None:
 def test_several_processes_on_one_folder(job: str, count: int) -> None:
     for kind, at in (("kill", 3), ("full", 2)):
         assert side_by_side(JOBS[job], count, kind, at)["wrong"] == ""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_faults_of_a_driver_on_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    from tests.runs.test_cluster import Cluster
+
+    with tempfile.TemporaryDirectory() as folder:  # short: a socket of Ray has its name from it
+        cluster = Cluster(Path(folder))
+        try:
+            for name, value in {**cluster.environment, "GEOATTN_TEST_RAY": cluster.address}.items():
+                monkeypatch.setenv(name, value)
+            rows = list(campaign(["study on ray"], every=9))
+        finally:
+            cluster.close()
+    assert len(rows) > 20
+    assert [row for row in rows if row["wrong"]] == []
 
 
 def test_the_record_has_no_loss() -> None:

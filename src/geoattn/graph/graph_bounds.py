@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from geoattn._core.errors import GeoattnError
 from geoattn._core.read_limit import allowance, check_need
 
-__all__ = ["check_gml", "check_graphml", "check_mtx", "check_nodes"]
+__all__ = ["check_gml", "check_graphml", "check_nodes"]
 
 _BLOCK = 1 << 20
 _DEEPEST = 64  # levels of a GraphML file; nested graphs have a few
@@ -59,27 +58,6 @@ def check_gml(path: Path) -> None:
     """Records are counted by their brackets, values by the words of the file."""
     records = sum(block.count(b"[") for block in _blocks(path))
     check_need(path, _RECORD * records + 8 * path.stat().st_size, f"{records:,} nodes and edges")
-
-
-def check_mtx(path: Path) -> None:
-    """The size that the header promises, against what the rest of the file can hold."""
-    with open(path, "rb") as file:
-        kind = file.readline(1000).decode("ascii", "replace").lower().split()
-        if kind[:2] != ["%%matrixmarket", "matrix"]:
-            raise GeoattnError(f"{path} is not a Matrix Market file of a matrix.")
-        if "coordinate" not in kind:
-            raise GeoattnError(f"{path} holds a dense matrix; save it as .npy.")
-        line = file.readline(1000)
-        while line and (line.startswith(b"%") or not line.strip()):
-            line = file.readline(_BLOCK)
-        rest = path.stat().st_size - file.tell()
-    try:
-        rows, columns, entries = (int(word) for word in line.split())
-    except ValueError:
-        raise GeoattnError(f"{path}: expected rows, columns and entries after the header; got {line[:60]!r}.") from None
-    if min(rows, columns, entries) < 0 or entries > math.ceil(rest / 4) + 1:
-        raise GeoattnError(f"{path}: its header says {entries:,} entries, and {rest:,} bytes follow. Is it complete?")
-    check_nodes(path, max(rows, columns), 2 * entries)
 
 
 def _blocks(path: Path) -> Iterator[bytes]:

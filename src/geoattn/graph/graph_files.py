@@ -10,7 +10,8 @@ from geoattn._core.errors import GeoattnError
 from geoattn._core.numpy_files import npz_names, read_npz
 from geoattn._core.read_limit import Budget, memory_of
 from geoattn._core.text_files import lines_of
-from geoattn.graph.graph_bounds import check_gml, check_graphml, check_mtx, check_nodes
+from geoattn.graph.graph_bounds import check_gml, check_graphml, check_nodes
+from geoattn.graph.matrix_market import read_matrix_market
 
 __all__ = ["GRAPH_SUFFIXES", "is_graph_file", "read_graph_file"]
 
@@ -33,7 +34,7 @@ def is_graph_file(path: Path) -> bool:
 
 def read_graph_file(path: Path) -> Any:
     """The graph. A line of an edge list is two nodes and maybe a weight, with blanks or commas; # is a comment."""
-    readers = {".graphml": _graphml, ".gml": _gml, ".mtx": _mtx, ".npz": _npz}
+    readers = {".graphml": _graphml, ".gml": _gml, ".mtx": read_matrix_market, ".npz": _npz}
     try:
         return readers.get(path.suffix.lower(), _edge_list)(path)
     except GeoattnError:
@@ -63,17 +64,6 @@ def _gml(path: Path) -> Any:
         if "label" not in str(error):
             raise
         return nx.read_gml(path, label="id")
-
-
-def _mtx(path: Path) -> Any:
-    from scipy.io import mmread
-    from scipy.sparse import issparse
-
-    check_mtx(path)
-    matrix = mmread(path)
-    if not issparse(matrix):
-        raise GeoattnError(f"{path} holds a dense matrix; save it as .npy.")
-    return matrix
 
 
 def _npz(path: Path) -> Any:

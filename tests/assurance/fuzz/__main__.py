@@ -58,7 +58,11 @@ def main() -> int:
     for name in [given.only] if given.only else PARTS:
         share = given.minutes if given.only else given.minutes / len(PARTS)
         command = [sys.executable, "-m", "tests.assurance.fuzz", "--worker", name, "--minutes", str(share)]
-        wrong |= subprocess.run([*command, "--state", str(given.state)]).returncode
+        code = subprocess.run([*command, "--state", str(given.state)]).returncode
+        if code < 0:
+            turn = _state(given.state).get(name, {}).get("turns", 0)
+            sys.stdout.write(f"{name}: the process died of signal {-code} in turn {turn}\n")
+        wrong |= code
     return int(bool(wrong))
 
 
