@@ -27,7 +27,7 @@ FOLDER = Path(__file__).parent / "notebooks"
 THUMBNAILS = Path(__file__).parent / "images" / "notebooks"
 NEED_FOLDERS = ("language_model", "text_model", "vision_model")  # models and data sets that do not come with geoattn
 COLOURS = 64
-WIDTH = 480  # pixels of a picture of the gallery
+WIDTH = 720  # pixels of a picture of the gallery
 SECONDS = 1200  # of a cell, at most
 
 
@@ -59,6 +59,7 @@ def execute(name: str) -> Any:
     """The notebook with its outputs. It runs in a folder of its own, which is removed; a cell that fails raises."""
     notebook = read(name)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # small matrices
+    os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"  # of tqdm, where ipywidgets are not installed
     with tempfile.TemporaryDirectory() as folder:
         manager = ThisPython()
         NotebookClient(notebook, km=manager, timeout=SECONDS, resources={"metadata": {"path": folder}}).execute()

@@ -41,8 +41,7 @@ for ax, preset in zip(panels, presets):
 
 # %%
 figure, ax = plt.subplots(figsize=(6.5, 3.6))
-ga.plots.conventions(profile, ax=ax);
-
+ga.plots.conventions(profile, ax=ax)
 # %%
 rows = []
 for preset in presets:
@@ -88,7 +87,7 @@ for preset in presets:
         means.append(ga.ollivier_ricci(weights / weights.sum(-1, keepdims=True), preset).summary()["mean"])
     ax.plot(scales, means, marker="o", markersize=4, label=preset)
 ax.set(xlabel="factor of the logits", ylabel="mean curvature")
-ax.legend(frameon=False);
+ax.legend(frameon=False)
 
 # %% [markdown]
 # Under `grc-0.5` curvature rises with sharpness, and under `markov` and `hop` it falls. The claim "more variance, lower curvature" thus

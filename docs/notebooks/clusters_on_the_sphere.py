@@ -50,8 +50,7 @@ for beta in betas:
     counts.append(runs.clusters()[-1].double().mean().item())
 figure, ax = plt.subplots(figsize=(5.5, 3.2))
 ax.plot(betas, counts, "o-")
-ax.set(xlabel="β", ylabel="clusters at time 10, mean of 4 runs");
-
+ax.set(xlabel="β", ylabel="clusters at time 10, mean of 4 runs")
 # %% [markdown]
 # Sharper attention looks less far, so that more clusters survive for longer.
 #
@@ -62,8 +61,7 @@ ax.set(xlabel="β", ylabel="clusters at time 10, mean of 4 runs");
 # %%
 diagram = ga.dynamics.phase_diagram([0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0], [64], n=16, runs=4, until=12.0)
 figure, ax = plt.subplots(figsize=(5.5, 3.4))
-ga.plots.phase(diagram, ax=ax);
-
+ga.plots.phase(diagram, ax=ax)
 # %% [markdown]
 # ## And a real model?
 #
@@ -74,7 +72,7 @@ flow = ga.profiles.model_flow(ga.load_model("lvit-digits"), ga.load_data("digits
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
 ga.plots.token_flow(flow, ax=left)
 ga.plots.sphere(flow, ax=right)
-right.set_title("tokens of the last layer");
+right.set_title("tokens of the last layer")
 
 # %% [markdown]
 # The tokens of the model come a little closer in the last layers only, while those of the flow meet: other weights, the residual stream and

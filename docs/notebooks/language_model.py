@@ -25,7 +25,9 @@ profile = ga.profile(model, texts)
 table = profile.heads()
 
 figure, panels = plt.subplots(1, 2, figsize=(9, 6), layout="constrained")
-for ax, name, title in zip(panels, ["first_token", "negative_depth"], ["weight on the first token", "depth of negative edges"]):
+for ax, name, title in zip(
+    panels, ["first_token", "negative_depth"], ["weight on the first token", "depth of negative edges"]
+):
     grid = table.pivot(index="layer", columns="head", values=name)
     image = ax.imshow(grid, cmap="cividis", aspect="auto")
     ax.set(title=title, xlabel="head", ylabel="layer")
@@ -40,9 +42,9 @@ for ax, name, title in zip(panels, ["first_token", "negative_depth"], ["weight o
 # %%
 sinks = table[table["first_token"] > 0.5]
 print(f"{len(sinks)} of {len(table)} heads put more than half of their weight on the first token")
-table.groupby(pd.cut(table["layer"], [-1, 4, 14, 24, 29], labels=["0 to 4", "5 to 14", "15 to 24", "25 to 29"]), observed=True)[
-    ["first_token", "distance_to_one", "negative_share", "negative_depth"]
-].mean().round(3)
+table.groupby(
+    pd.cut(table["layer"], [-1, 4, 14, 24, 29], labels=["0 to 4", "5 to 14", "15 to 24", "25 to 29"]), observed=True
+)[["first_token", "distance_to_one", "negative_share", "negative_depth"]].mean().round(3)
 
 # %% [markdown]
 # ## A sink makes a head look curved
@@ -54,8 +56,7 @@ table.groupby(pd.cut(table["layer"], [-1, 4, 14, 24, 29], labels=["0 to 4", "5 t
 figure, ax = plt.subplots(figsize=(5.5, 3.8))
 ga.plots.relation(profile, "first_token", ax=ax)
 found = ga.statistics.rank_correlation(table["first_token"].to_numpy(), table["distance_to_one"].to_numpy())
-ax.set_title(f"rank correlation {found.value:.2f}".replace("-", "−"), fontsize=10);
-
+ax.set_title(f"rank correlation {found.correlation:.2f}".replace("-", "−"), fontsize=10)
 # %% [markdown]
 # A high curvature of such a head says that the head rests, and nothing about what the words have to do with each other. So look at the
 # heads that are no sinks, or take the sink out of the graph.
@@ -68,13 +69,15 @@ ax.set_title(f"rank correlation {found.value:.2f}".replace("-", "−"), fontsize
 content = ga.profile(model, texts, tokens="content", special=1)
 heads = content.heads().merge(table[["layer", "head", "first_token"]], on=["layer", "head"], suffixes=("", "_all"))
 bottlenecks = heads[heads["negative_share"] > 0.1].sort_values("negative_depth", ascending=False)
-bottlenecks[["layer", "head", "distance_to_one", "negative_share", "negative_depth", "first_token_all"]].head(6).round(3)
+bottlenecks[["layer", "head", "distance_to_one", "negative_share", "negative_depth", "first_token_all"]].head(6).round(
+    3
+)
 
 # %%
 layer, head = (int(bottlenecks.iloc[0][name]) for name in ("layer", "head"))
 figure, ax = plt.subplots(figsize=(9.5, 3.6))
 ga.plots.attention_graph(content.examples[0], layer, head, ax=ax)
-ax.set_title(f"layer {layer}, head {head}, without the first token");
+ax.set_title(f"layer {layer}, head {head}, without the first token")
 
 # %% [markdown]
 # ## What to do with a bottleneck head

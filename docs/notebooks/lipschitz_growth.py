@@ -32,8 +32,7 @@ for name, growth in grown.items():
     ax.loglog(growth.n, growth.value, "o", markersize=4, label=f"{name}: exponent {law.exponent:.2f}")
     ax.loglog(sizes, law.factor * np.array(sizes) ** law.exponent, color=ax.lines[-1].get_color(), linewidth=1)
 ax.set(xlabel="number of tokens", ylabel="local Lipschitz constant")
-ax.legend(frameon=False);
-
+ax.legend(frameon=False)
 # %% [markdown]
 # The constant of the adversarial tokens grows like √n, as Castin, Ablin and Peyré (2024) prove. One token stands apart, all others
 # attend to it, and a small move of that token moves all outputs. The constant of random tokens depends on their norm and hardly on
@@ -73,8 +72,7 @@ heads = summary[summary["head"].notna()]
 ax.semilogy(heads["layer"], heads["value"], "o-", label="measured at the tokens of digits")
 ax.semilogy(heads["layer"], heads["bound"], "s--", label="bound for all tokens in the ball")
 ax.set(xlabel="layer", ylabel="Lipschitz constant")
-ax.legend(frameon=False);
-
+ax.legend(frameon=False)
 # %% [markdown]
 # The bound is far above what the model does on real images. `r2_gamma` says whether worst-case tokens could reach growth like √n at all:
 # they can when it is well above log(n) / 2.

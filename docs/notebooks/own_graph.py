@@ -20,14 +20,20 @@ place = nx.spring_layout(karate, seed=3)
 limit = 0.5  # full colour
 figure, ax = plt.subplots(figsize=(7.5, 4.6))
 lines = nx.draw_networkx_edges(
-    karate, place, edgelist=list(kappa), edge_color=list(kappa.values()), edge_cmap=plt.get_cmap("coolwarm_r"),
-    edge_vmin=-limit, edge_vmax=limit, width=2, ax=ax,
+    karate,
+    place,
+    edgelist=list(kappa),
+    edge_color=list(kappa.values()),
+    edge_cmap=plt.get_cmap("coolwarm_r"),
+    edge_vmin=-limit,
+    edge_vmax=limit,
+    width=2,
+    ax=ax,
 )
 club = ["#333333" if karate.nodes[node]["club"] == "Mr. Hi" else "#bbbbbb" for node in karate]
 nx.draw_networkx_nodes(karate, place, node_size=160, node_color=club, edgecolors="#333333", ax=ax)
 ax.axis("off")
-figure.colorbar(lines, ax=ax, label="curvature");
-
+figure.colorbar(lines, ax=ax, label="curvature")
 # %% [markdown]
 # The members of a karate club, dark and light by the side that they took when the club broke up. Blue edges lie inside a group: their
 # ends have the same friends. Red edges are bridges: what one end knows, the other end does not.
@@ -58,7 +64,17 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 3.8), layout="constrai
 left.plot(found.cutoffs, found.modularity)
 left.axvline(found.best.cutoff, color="#b84300", linestyle=":")
 left.set(xlabel="cutoff", ylabel="modularity")
-nx.draw_networkx(karate, place, node_color=[groups[node] for node in karate], cmap="tab10", node_size=160, font_size=7, font_color="white", edge_color="#bbbbbb", ax=right)
+nx.draw_networkx(
+    karate,
+    place,
+    node_color=[groups[node] for node in karate],
+    cmap="tab10",
+    node_size=160,
+    font_size=7,
+    font_color="white",
+    edge_color="#bbbbbb",
+    ax=right,
+)
 right.axis("off")
 print(found.best.groups())
 

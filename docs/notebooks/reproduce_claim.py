@@ -19,8 +19,7 @@ findings = ga.studies.run_study(study, "small", folder)
 
 figure, ax = plt.subplots(figsize=(9, 5))
 ax.imshow(plt.imread(folder / "appendix-c.png"))
-ax.axis("off");
-
+ax.axis("off")
 # %% [markdown]
 # A study is a list of trials, a table, a figure and a verdict. This one takes attention maps in several strengths of their logits, and asks
 # whether curvature falls when the variance of the weights rises. The size `small` has 80 trials and is the one on the claims page. The
@@ -54,14 +53,23 @@ pd.crosstab(about_variance["convention"], about_variance["verdict"])
 attention = ga.datasets.load_sample()  # layers, images, heads, tokens, tokens
 variance = attention.var(axis=(-1, -2)).ravel()
 curvature = {
-    convention: 1 - ga.ollivier_ricci(attention, convention).to_pandas().groupby(["layer", "sample", "head"])["kappa"].mean().to_numpy()
+    convention: 1
+    - ga.ollivier_ricci(attention, convention)
+    .to_pandas()
+    .groupby(["layer", "sample", "head"])["kappa"]
+    .mean()
+    .to_numpy()
     for convention in ("markov", "hop")
 }
 figure, panels = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
 for ax, (convention, distance) in zip(panels, curvature.items()):
     found = ga.statistics.rank_correlation(variance, distance)
     ax.plot(variance, distance, "o", markersize=3, alpha=0.6)
-    ax.set(xlabel="variance of the weights", ylabel="distance to one", title=f"{convention}: rank correlation {found.correlation:.2f}".replace("-", "−"))
+    ax.set(
+        xlabel="variance of the weights",
+        ylabel="distance to one",
+        title=f"{convention}: rank correlation {found.correlation:.2f}".replace("-", "−"),
+    )
 
 # %% [markdown]
 # Across the maps of this model the association is weaker than within a map, because heads differ in more than their variance. A

@@ -21,8 +21,7 @@ profile = ga.profile(model, sentences, convention=presets, tokens="content")
 
 figure, ax = plt.subplots(figsize=(7.5, 4.2))
 ga.plots.heads(profile, ax=ax)
-ax.set_title("distance to one, MiniLM on SST-2");
-
+ax.set_title("distance to one, MiniLM on SST-2")
 # %% [markdown]
 # The distance to one of a head is the mean of 1 − κ over its edges: 0 when all tokens attend to the same places, above 1 when its edges
 # are bottlenecks. `tokens="content"` takes the tokens `[CLS]` and `[SEP]` out of the graph, because they attract most of the attention
@@ -35,12 +34,22 @@ ax.set_title("distance to one, MiniLM on SST-2");
 
 # %%
 table = profile.heads()
-columns = ["layer", "head", "distance_to_one", "negative_share", "negative_depth", "heaviest_token", "rank_markov", "rank_spread"]
+columns = [
+    "layer",
+    "head",
+    "distance_to_one",
+    "negative_share",
+    "negative_depth",
+    "heaviest_token",
+    "rank_markov",
+    "rank_spread",
+]
 table.sort_values("distance_to_one", ascending=False)[columns].head(6).round(3)
 
 # %% [markdown]
-# The first row is the head that is farthest from one under `markov`. A `rank_spread` near 0 would mean that all four conventions agree on
-# its place. A large one means that the finding belongs to the convention as much as to the head, and a paper should say so.
+# The first row is the head that is farthest from one under `markov`. Its `rank_spread` is nearly the number of heads: another convention
+# puts it last, so a paper should name the convention beside the finding. The second row has more negative edges, but they are hardly
+# below 0: this head is flat and no bottleneck.
 #
 # ## One head on one sentence
 
@@ -49,14 +58,14 @@ first = table.sort_values("distance_to_one", ascending=False).iloc[0]
 layer, head = int(first["layer"]), int(first["head"])
 figure, ax = plt.subplots(figsize=(9, 3.6))
 ga.plots.attention_graph(profile.examples[0], layer, head, ax=ax)
-ax.set_title(f"layer {layer}, head {head}");
-
+ax.set_title(f"layer {layer}, head {head}")
 # %%
 profile.edges(0, layer, head, tokens=True).sort_values("kappa").head(5).round(3)
 
 # %% [markdown]
 # The width of an edge is its weight, and its colour is its curvature: blue above 0, orange below. The table lists the lowest edges with
-# the texts of their tokens. Words that meet at a negative edge attend to different parts of the sentence.
+# the texts of their tokens. This head looks at the neighbours of a word, so that its graph is a chain, and a chain has no positive
+# curvature: the two ends of an edge look in opposite directions.
 #
 # ## The figure
 #
@@ -78,8 +87,12 @@ figure.savefig("minilm.pdf")
 
 # %%
 value, low, high = profile.value("distance_to_one")
-print(f"distance to one {value:.3f} [{low:.3f}, {high:.3f}], 95 % bootstrap over {profile.settings['samples']} sentences,")
-print(f"{profile.settings['values']:,} values, convention {profile.conventions[0].name}, tokens: {profile.settings['tokens']}")
+print(
+    f"distance to one {value:.3f} [{low:.3f}, {high:.3f}], 95 % bootstrap over {profile.settings['samples']} sentences,"
+)
+print(
+    f"{profile.settings['values']:,} values, convention {profile.conventions[0].name}, tokens: {profile.settings['tokens']}"
+)
 
 # %% [markdown]
 # ## What to try next

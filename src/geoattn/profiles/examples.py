@@ -117,8 +117,11 @@ class Examples:
         keep = n * _STRONGEST if n <= _ALL_UP_TO else _FEW
         if n > _WHOLE_UP_TO:
             ranked = np.where(wanted, weights, 0.0).reshape(len(weights), -1)
-            limit = -np.partition(-ranked, keep - 1, axis=1)[:, keep - 1]
-            strong = wanted & (weights >= limit[:, None, None])
+            strong = np.zeros(
+                ranked.shape, dtype=bool
+            )  # exactly so many: equal weights are no reason to solve them all
+            np.put_along_axis(strong, np.argpartition(-ranked, keep - 1, axis=1)[:, :keep], True, axis=1)
+            strong = strong.reshape(wanted.shape) & wanted
             solved = wanted if n <= _ALL_UP_TO else strong
         else:
             strong = solved = wanted
