@@ -65,6 +65,8 @@ def execute(name: str) -> Any:
         NotebookClient(notebook, km=manager, timeout=SECONDS, resources={"metadata": {"path": folder}}).execute()
     for cell in notebook.cells:
         cell.metadata = {}
+        if pictures([cell]):  # what the last line of a cell that draws returns is not shown
+            cell.outputs = [output for output in cell.outputs if output.output_type != "execute_result"]
         for output in cell.get("outputs", ()):
             output.pop("metadata", None) if output.output_type == "stream" else output.update(metadata={})
             data = output.get("data", {})
@@ -75,9 +77,9 @@ def execute(name: str) -> Any:
     return notebook
 
 
-def pictures(notebook: Any) -> list[str]:
-    """All pictures of an executed notebook, as PNG in base64."""
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+def pictures(cells: Any) -> list[str]:
+    """All pictures of executed cells, as PNG in base64."""
+    outputs = [output for cell in cells for output in cell.get("outputs", ())]
     return [png for output in outputs if (png := output.get("data", {}).get("image/png"))]
 
 
@@ -93,7 +95,7 @@ def _smaller(png: str) -> str:
 
 def thumbnail(notebook: Any, path: Path) -> None:
     """The first picture of a notebook, small."""
-    picture = _opened(pictures(notebook)[0])
+    picture = _opened(pictures(notebook.cells)[0])
     picture.thumbnail((WIDTH, WIDTH))
     path.parent.mkdir(exist_ok=True)
     picture.quantize(COLOURS).save(path, optimize=True)
@@ -107,7 +109,7 @@ def main(words: list[str]) -> None:
     for name in chosen or names():
         notebook = execute(name)
         if "--check" in words:
-            sys.stdout.write(f"{name}: {len(pictures(notebook))} pictures\n")
+            sys.stdout.write(f"{name}: {len(pictures(notebook.cells))} pictures\n")
             continue
         path = FOLDER / f"{name}.ipynb"
         jupytext.write(notebook, path)

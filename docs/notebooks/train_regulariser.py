@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Train with a regulariser
 #
-# A regulariser adds a term to the loss that moves the geometry of attention. This notebook trains the same small vision transformer three
-# times, without a regulariser, with more and with less variance of the attention weights, and watches curvature. It takes about a
-# minute on one core and uses what comes with geoattn.
+# A regulariser adds a term to the loss that moves the geometry of attention. This notebook trains the same small vision
+# transformer three times, without a regulariser, with more and with less variance of the attention weights, and watches
+# curvature. It takes about a minute on one core and uses what comes with geoattn.
 
 # %%
 import matplotlib.pyplot as plt
@@ -24,7 +24,7 @@ def run(direction=None, epochs=10):
     regulariser = ga.VarianceRegulariser(direction, strength=0.3).attach(model) if direction else None
     monitor = ga.Monitor(every=10).attach(model)
     rows, step = [], 0
-    for epoch in range(epochs):
+    for _ in range(epochs):
         for batch in torch.randperm(len(images)).split(64):
             adam.zero_grad()
             task = torch.nn.functional.cross_entropy(model(images[batch]), labels[batch])
@@ -48,7 +48,7 @@ runs = {
 }
 
 figure, panels = plt.subplots(1, 3, figsize=(10.5, 3.2), layout="constrained")
-for ax, what in zip(panels, ["task", "variance", "curvature"]):
+for ax, what in zip(panels, ["task", "variance", "curvature"], strict=True):
     for name, (_, log, _) in runs.items():
         ax.plot(log["step"], log[what], label=name)
     ax.set(
@@ -57,8 +57,10 @@ for ax, what in zip(panels, ["task", "variance", "curvature"]):
     )
 panels[1].set_yscale("log")
 panels[0].legend(frameon=False)
+
 # %% [markdown]
-# The regulariser moves the variance of attention in both directions, and curvature follows. The loss of the task is the price.
+# The regulariser moves the variance of attention in both directions, and curvature follows. The loss of the task is the
+# price.
 
 # %%
 pd.DataFrame(
@@ -77,8 +79,9 @@ pd.DataFrame(
 #     loss = task + regulariser.penalty(task)
 #     regulariser.remove()
 #
-# `strength=0.3` asks for a gradient of the penalty that is three tenths of that of the task, in the attention modules. The first 200 steps set
-# gamma accordingly, so that no constant has to be guessed. `ga.Monitor(every=10)` measures every tenth step and changes nothing.
+# `strength=0.3` asks for a gradient of the penalty that is three tenths of that of the task, in the attention modules.
+# The first 200 steps set gamma accordingly, so that no constant has to be guessed. `ga.Monitor(every=10)` measures
+# every tenth step and changes nothing.
 #
 # ## The attention before and after
 #
@@ -101,17 +104,19 @@ for k, (name, profile) in enumerate(profiles.items()):
     )
 ax.set(xlabel="layer", ylabel="distance to one (markov)")
 ax.legend(frameon=False)
+
 # %%
 profiles["plain"].compare(profiles["more variance"]).round(4)
 
 # %% [markdown]
-# One seed shows how the tools are used. It does not show that a regulariser helps: the claims page has the same question with many seeds
-# and paired intervals.
+# One seed shows how the tools are used. It does not show that a regulariser helps: the claims page has the same
+# question with many seeds and paired intervals.
 #
 # ## In the Trainer and in Lightning
 #
-# `ga.trainer_callback(ga.VarianceRegulariser("increase"))` is a callback of the Trainer, and `ga.lightning_callback(...)` one of Lightning.
-# Both add the penalty to the loss, log the figures, and keep the gradient right under gradient accumulation.
+# `ga.trainer_callback(ga.VarianceRegulariser("increase"))` is a callback of the Trainer, and
+# `ga.lightning_callback(...)` one of Lightning. Both add the penalty to the loss, log the figures, and keep the
+# gradient right under gradient accumulation.
 #
 # ## What to try next
 #
