@@ -91,7 +91,7 @@ pd.DataFrame(
 shown = ga.load_data("digits", split="test", limit=64)
 profiles = {name: ga.profile(model, shown, name=name) for name, (model, _, _) in runs.items()}
 figure, ax = plt.subplots(figsize=(6.5, 3.6))
-for k, (name, profile) in enumerate(profiles.items()):
+for name, profile in profiles.items():
     values = [profile.value("distance_to_one", layer=layer) for layer in range(len(profile.layers))]
     middle = [v[0] for v in values]
     ax.errorbar(

@@ -28,7 +28,7 @@ with ga.capture(model) as record, torch.no_grad():
 
 
 def by_patch(layer):
-    """Mean curvature of the edges of each patch, over heads: (photographs, 12, 12). The first token is the class token."""
+    """Mean curvature of the edges of each patch, over heads; the first token is the class token."""
     kappa = ga.ollivier_ricci(record[layer]).kappa
     return np.nanmean(kappa, axis=(1, 3))[:, 1:].reshape(len(photos), 12, 12)
 
