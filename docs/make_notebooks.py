@@ -27,7 +27,7 @@ FOLDER = Path(__file__).parent / "notebooks"
 THUMBNAILS = Path(__file__).parent / "images" / "notebooks"
 NEED_FOLDERS = ("language_model", "text_model", "vision_model")  # models and data sets that do not come with geoattn
 COLOURS = 64
-WIDTH = 480  # pixels of a picture of the gallery
+WIDTH = 720  # pixels of a picture of the gallery
 SECONDS = 1200  # of a cell, at most
 
 
@@ -59,11 +59,14 @@ def execute(name: str) -> Any:
     """The notebook with its outputs. It runs in a folder of its own, which is removed; a cell that fails raises."""
     notebook = read(name)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # small matrices
+    os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"  # of tqdm, where ipywidgets are not installed
     with tempfile.TemporaryDirectory() as folder:
         manager = ThisPython()
         NotebookClient(notebook, km=manager, timeout=SECONDS, resources={"metadata": {"path": folder}}).execute()
     for cell in notebook.cells:
         cell.metadata = {}
+        if pictures([cell]):  # what the last line of a cell that draws returns is not shown
+            cell.outputs = [output for output in cell.outputs if output.output_type != "execute_result"]
         for output in cell.get("outputs", ()):
             output.pop("metadata", None) if output.output_type == "stream" else output.update(metadata={})
             data = output.get("data", {})
@@ -74,9 +77,9 @@ def execute(name: str) -> Any:
     return notebook
 
 
-def pictures(notebook: Any) -> list[str]:
-    """All pictures of an executed notebook, as PNG in base64."""
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+def pictures(cells: Any) -> list[str]:
+    """All pictures of executed cells, as PNG in base64."""
+    outputs = [output for cell in cells for output in cell.get("outputs", ())]
     return [png for output in outputs if (png := output.get("data", {}).get("image/png"))]
 
 
@@ -92,7 +95,7 @@ def _smaller(png: str) -> str:
 
 def thumbnail(notebook: Any, path: Path) -> None:
     """The first picture of a notebook, small."""
-    picture = _opened(pictures(notebook)[0])
+    picture = _opened(pictures(notebook.cells)[0])
     picture.thumbnail((WIDTH, WIDTH))
     path.parent.mkdir(exist_ok=True)
     picture.quantize(COLOURS).save(path, optimize=True)
@@ -106,7 +109,7 @@ def main(words: list[str]) -> None:
     for name in chosen or names():
         notebook = execute(name)
         if "--check" in words:
-            sys.stdout.write(f"{name}: {len(pictures(notebook))} pictures\n")
+            sys.stdout.write(f"{name}: {len(pictures(notebook.cells))} pictures\n")
             continue
         path = FOLDER / f"{name}.ipynb"
         jupytext.write(notebook, path)

@@ -26,9 +26,9 @@ def capture() -> None:
     figure, panels = plt.subplots(1, 9, figsize=(11, 1.8), layout="constrained")
     panels[0].imshow(digits.images[0].squeeze(), cmap="gray_r")
     panels[0].set_title("input", fontsize=9)
-    for ax, call in zip(panels[1:], record, strict=True):
-        ax.imshow(call.attention(sample=0, head=0), cmap="cividis", vmin=0, vmax=0.5)
-        ax.set_title(f"record[{call.layer if hasattr(call, 'layer') else list(record).index(call)}]", fontsize=9)
+    for layer, ax in enumerate(panels[1:]):
+        ax.imshow(record[layer].attention()[0, 0], cmap="cividis", vmin=0, vmax=0.5)
+        ax.set_title(f"record[{layer}]", fontsize=9)
     for ax in panels:
         ax.set_xticks([])
         ax.set_yticks([])

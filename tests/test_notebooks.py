@@ -30,7 +30,9 @@ def notebook(name: str) -> dict[str, Any]:
 def cells_of_script(name: str) -> list[str]:
     """The cells of a script in the percent format; Markdown without its comment signs."""
     cells = []
-    for kind, body in re.findall(r"^# %%( \[markdown\])?\n(.*?)(?=^# %%|\Z)", (FOLDER / f"{name}.py").read_text(), re.S | re.M):
+    for kind, body in re.findall(
+        r"^# %%( \[markdown\])?\n(.*?)(?=^# %%|\Z)", (FOLDER / f"{name}.py").read_text(), re.S | re.M
+    ):
         lines = body.strip().splitlines()
         cells.append("\n".join(re.sub(r"^# ?", "", line) for line in lines) if kind else "\n".join(lines))
     return cells

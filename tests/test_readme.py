@@ -65,3 +65,19 @@ def test_the_tables_of_conventions_are_complete():
     for part in Convention().as_dict():
         if part != "name":
             assert f"`{part}`" in README
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pip install geoattn", "ga.plots", "ga.models.load_llama2c", "ga.training.TensorBoard", "ga.training.WandB",
+        "ga.trainer_callback", "ga.lightning_callback", "networkx", "ga.ricci_flow", "GEOATTN_DATA", "ga.simulate",
+        "ga.local_lipschitz", "docs/notebooks/index.md", "docs/install.md",
+    ],
+)  # fmt: skip
+def test_what_people_look_for_is_named(name: str):
+    assert name in README
+
+
+def test_the_picture_comes_first():
+    assert re.match(r"# geoattn\n\n!\[", README)

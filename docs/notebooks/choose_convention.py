@@ -1,8 +1,9 @@
 # %% [markdown]
 # # Choose a convention
 #
-# One attention map has many curvatures, because a convention decides how the map becomes a graph. This notebook shows the same model
-# under the four presets, and how to see whether a finding depends on the choice. It uses what comes with geoattn.
+# One attention map has many curvatures, because a convention decides how the map becomes a graph. This notebook shows
+# the same model under the four presets, and how to see whether a finding depends on the choice. It uses what comes with
+# geoattn.
 
 # %%
 import warnings
@@ -18,17 +19,18 @@ model, digits = ga.load_model("lvit-digits"), ga.load_data("digits", split="test
 profile = ga.profile(model, digits, convention=presets)
 
 figure, panels = plt.subplots(1, 4, figsize=(11, 3.6), layout="constrained", sharey=True)
-for ax, preset in zip(panels, presets):
+for ax, preset in zip(panels, presets, strict=True):
     ga.plots.ridges(profile, convention=preset, ax=ax)
     ax.set_title(preset)
 
 # %% [markdown]
-# Each panel shows the distribution of curvature in the eight layers of the same model on the same images. Under `markov` and `hop` the
-# layers differ. Under `grc-0.6` all of them gather at one value.
+# Each panel shows the distribution of curvature in the eight layers of the same model on the same images. Under
+# `markov` and `hop` the layers differ. Under `grc-0.6` all of them gather at one value.
 #
 # ## What each preset asks
 #
-# Curvature is κ(x, y) = 1 − W₁(mₓ, m_y) / D(x, y). A convention says what a token's measure m is, and how long an edge is.
+# Curvature is κ(x, y) = 1 − W₁(mₓ, m_y) / D(x, y). A convention says what a token's measure m is, and how long an edge
+# is.
 #
 # | preset | measure of a token | length of an edge | in words |
 # | --- | --- | --- | --- |
@@ -41,7 +43,7 @@ for ax, preset in zip(panels, presets):
 
 # %%
 figure, ax = plt.subplots(figsize=(6.5, 3.6))
-ga.plots.conventions(profile, ax=ax);
+ga.plots.conventions(profile, ax=ax)
 
 # %%
 rows = []
@@ -51,8 +53,9 @@ for preset in presets:
 print("\n".join(rows))
 
 # %% [markdown]
-# A sentence such as "curvature rises with depth" needs the name of its convention. The report tests each of its findings under all
-# presets and says beside it where the sign changes. `heads()` has the rank of each head under each of them.
+# A sentence such as "curvature rises with depth" needs the name of its convention. The report tests each of its
+# findings under all presets and says beside it where the sign changes. `heads()` has the rank of each head under each
+# of them.
 
 # %%
 table = profile.heads()
@@ -61,8 +64,9 @@ table[["layer", "head", *(f"rank_{preset}" for preset in presets), "rank_spread"
 # %% [markdown]
 # ## Why the grc presets are nearly constant
 #
-# Their measure is proportional to exp(−S²), and attention weights S are small, so all neighbours get nearly the same mass. Curvature is
-# then about ½ + ½ / (n − 1), whatever the attention is. geoattn warns of it, and the summary says why.
+# Their measure is proportional to exp(−S²), and attention weights S are small, so all neighbours get nearly the same
+# mass. Curvature is then about ½ + ½ / (n − 1), whatever the attention is. geoattn warns of it, and the summary says
+# why.
 
 # %%
 n = 65
@@ -74,8 +78,8 @@ print(result.summary()["degenerate"])
 # %% [markdown]
 # ## Sharper attention
 #
-# The picture shows random attention of 17 tokens whose logits are multiplied by a factor. A larger factor means sharper rows and more
-# variance of the weights.
+# The picture shows random attention of 17 tokens whose logits are multiplied by a factor. A larger factor means sharper
+# rows and more variance of the weights.
 
 # %%
 logits = np.random.default_rng(0).standard_normal((16, 17, 17))
@@ -88,11 +92,11 @@ for preset in presets:
         means.append(ga.ollivier_ricci(weights / weights.sum(-1, keepdims=True), preset).summary()["mean"])
     ax.plot(scales, means, marker="o", markersize=4, label=preset)
 ax.set(xlabel="factor of the logits", ylabel="mean curvature")
-ax.legend(frameon=False);
+ax.legend(frameon=False)
 
 # %% [markdown]
-# Under `grc-0.5` curvature rises with sharpness, and under `markov` and `hop` it falls. The claim "more variance, lower curvature" thus
-# depends on the version of a library.
+# Under `grc-0.5` curvature rises with sharpness, and under `markov` and `hop` it falls. The claim "more variance, lower
+# curvature" thus depends on the version of a library.
 #
 # ## Which one to take
 #

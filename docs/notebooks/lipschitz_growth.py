@@ -1,9 +1,9 @@
 # %% [markdown]
 # # How the Lipschitz constant grows with the number of tokens
 #
-# The local Lipschitz constant of attention says how much a small change of the tokens can grow. Theory allows it to grow like the square
-# root of the number of tokens n. This notebook measures it for tokens that are built to show this growth, for random ones and for those of
-# a trained model. It uses what comes with geoattn.
+# The local Lipschitz constant of attention says how much a small change of the tokens can grow. Theory allows it to
+# grow like the square root of the number of tokens n. This notebook measures it for tokens that are built to show this
+# growth, for random ones and for those of a trained model. It uses what comes with geoattn.
 
 # %%
 import matplotlib.pyplot as plt
@@ -32,12 +32,13 @@ for name, growth in grown.items():
     ax.loglog(growth.n, growth.value, "o", markersize=4, label=f"{name}: exponent {law.exponent:.2f}")
     ax.loglog(sizes, law.factor * np.array(sizes) ** law.exponent, color=ax.lines[-1].get_color(), linewidth=1)
 ax.set(xlabel="number of tokens", ylabel="local Lipschitz constant")
-ax.legend(frameon=False);
+ax.legend(frameon=False)
 
 # %% [markdown]
-# The constant of the adversarial tokens grows like √n, as Castin, Ablin and Peyré (2024) prove. One token stands apart, all others
-# attend to it, and a small move of that token moves all outputs. The constant of random tokens depends on their norm and hardly on
-# their number. The adversarial tokens are built for growth: at small n random tokens may have the larger constant.
+# The constant of the adversarial tokens grows like √n, as Castin, Ablin and Peyré (2024) prove. One token stands apart,
+# all others attend to it, and a small move of that token moves all outputs. The constant of random tokens depends on
+# their norm and hardly on their number. The adversarial tokens are built for growth: at small n random tokens may have
+# the larger constant.
 #
 # ## One number, with its certificate
 
@@ -47,8 +48,8 @@ print(found)
 print(f"residual {found.residual:.1e}; the token that moves most is number {int(np.argmax(found.moves()))}")
 
 # %% [markdown]
-# The value is a singular value of the derivative, found by Lanczos without a matrix of size n d × n d. The residual bounds its error. A
-# search that does not converge gives NaN and says so.
+# The value is a singular value of the derivative, found by Lanczos without a matrix of size n d × n d. The residual
+# bounds its error. A search that does not converge gives NaN and says so.
 #
 # ## What theory allows
 #
@@ -73,11 +74,11 @@ heads = summary[summary["head"].notna()]
 ax.semilogy(heads["layer"], heads["value"], "o-", label="measured at the tokens of digits")
 ax.semilogy(heads["layer"], heads["bound"], "s--", label="bound for all tokens in the ball")
 ax.set(xlabel="layer", ylabel="Lipschitz constant")
-ax.legend(frameon=False);
+ax.legend(frameon=False)
 
 # %% [markdown]
-# The bound is far above what the model does on real images. `r2_gamma` says whether worst-case tokens could reach growth like √n at all:
-# they can when it is well above log(n) / 2.
+# The bound is far above what the model does on real images. `r2_gamma` says whether worst-case tokens could reach
+# growth like √n at all: they can when it is well above log(n) / 2.
 
 # %%
 print(f"log(n) / 2 = {np.log(17) / 2:.2f} for the 17 tokens of this model")

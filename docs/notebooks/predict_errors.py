@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Does curvature predict errors?
 #
-# When a model is wrong, is its attention shaped differently? This notebook asks it of the embedded vision transformer on noisy
-# digits. It trains a detector of errors on the geometry of attention, and compares it with the confidence of the model itself. It uses
-# what comes with geoattn.
+# When a model is wrong, is its attention shaped differently? This notebook asks it of the embedded vision transformer
+# on noisy digits. It trains a detector of errors on the geometry of attention, and compares it with the confidence of
+# the model itself. It uses what comes with geoattn.
 
 # %%
 import matplotlib.pyplot as plt
@@ -62,15 +62,17 @@ def interval(score):
 areas = pd.DataFrame({name: interval(score) for name, score in scores.items()}, index=["area", "low", "high"]).T
 figure, ax = plt.subplots(figsize=(6.5, 2.8))
 places = np.arange(len(areas))
-ax.errorbar(areas["area"], places, xerr=[areas["area"] - areas["low"], areas["high"] - areas["area"]], fmt="o", capsize=3)
+ax.errorbar(
+    areas["area"], places, xerr=[areas["area"] - areas["low"], areas["high"] - areas["area"]], fmt="o", capsize=3
+)
 ax.axvline(0.5, color="#999999", linestyle=":")
 ax.set_yticks(places, areas.index)
 ax.invert_yaxis()
-ax.set_xlabel("area under the ROC curve, cross-validated");
+ax.set_xlabel("area under the ROC curve, cross-validated")
 
 # %% [markdown]
-# An area of 0.5 is chance, and 1 is a perfect detector. The points are cross-validated: each image is judged by a detector that has seen
-# none of its versions. The detectors are linear, and each gets the same penalty.
+# An area of 0.5 is chance, and 1 is a perfect detector. The points are cross-validated: each image is judged by a
+# detector that has seen none of its versions. The detectors are linear, and each gets the same penalty.
 
 # %%
 areas.round(3)
@@ -78,9 +80,8 @@ areas.round(3)
 # %% [markdown]
 # ## What the answer is worth
 #
-# The confidence of the model is the baseline that counts, because it is free. Geometry is useful where it adds to it, so compare the
-# last two rows. The intervals are over images of one model. Another model, another kind of noise or another data set may answer
-# otherwise.
+# Curvature predicts errors better than chance. The confidence of the model is the baseline that counts, because it is
+# free, and it is far better. Geometry is useful where it adds to it, so compare the last two rows.
 
 # %%
 both, alone = scores["confidence and curvature"], scores["confidence"]
@@ -89,9 +90,13 @@ low, high = np.quantile(gains, [0.025, 0.975])
 print(f"gain over confidence {np.mean(gains):+.3f} [{low:+.3f}, {high:+.3f}]")
 
 # %% [markdown]
+# The interval of the gain contains 0: on this model and this noise, curvature adds nothing that can be seen. The
+# intervals are over images of one model. Another model, another kind of noise or another data set may answer otherwise.
+#
 # ## Which layer knows it?
 #
-# The columns of `ga.features` are named by layer, head, lens and statistic. One number of each layer shows where wrong images differ.
+# The columns of `ga.features` are named by layer, head, lens and statistic. One number of each layer shows where wrong
+# images differ.
 
 # %%
 names = [f"L{layer:02d}.H0.curvature.distance_to_one" for layer in range(8)]
@@ -99,10 +104,11 @@ single = [roc_auc_score(wrong, features[name]) for name in names]
 figure, ax = plt.subplots(figsize=(6.5, 3))
 ax.bar(range(8), np.array(single) - 0.5, bottom=0.5, color="#0a5aa8")
 ax.axhline(0.5, color="#999999", linewidth=0.8)
-ax.set(xlabel="layer", ylabel="area of the distance to one", ylim=(0.2, 0.8));
+ax.set(xlabel="layer", ylabel="area of the distance to one", ylim=(0.2, 0.8))
 
 # %% [markdown]
-# A bar above 0.5 means that attention of wrong images is farther from one in that layer, a bar below means that it is nearer.
+# A bar above 0.5 means that attention of wrong images is farther from one in that layer, a bar below means that it is
+# nearer.
 #
 # ## What to try next
 #

@@ -1,8 +1,9 @@
 # %% [markdown]
 # # Reproduce a claim of a paper
 #
-# Appendix C of the Ricci paper says that more variance of the attention weights goes with lower curvature. This notebook runs the study of
-# that claim again, looks at the verdicts, and checks that the stored table follows from the stored trials. It uses what comes with geoattn.
+# Appendix C of the Ricci paper says that more variance of the attention weights goes with lower curvature. This
+# notebook runs the study of that claim again, looks at the verdicts, and checks that the stored table follows from the
+# stored trials. It uses what comes with geoattn.
 
 # %%
 import tempfile
@@ -19,17 +20,17 @@ findings = ga.studies.run_study(study, "small", folder)
 
 figure, ax = plt.subplots(figsize=(9, 5))
 ax.imshow(plt.imread(folder / "appendix-c.png"))
-ax.axis("off");
+ax.axis("off")
 
 # %% [markdown]
-# A study is a list of trials, a table, a figure and a verdict. This one takes attention maps in several strengths of their logits, and asks
-# whether curvature falls when the variance of the weights rises. The size `small` has 80 trials and is the one on the claims page. The
-# size `smoke` takes seconds and shows that everything works.
+# A study is a list of trials, a table, a figure and a verdict. This one takes attention maps in several strengths of
+# their logits, and asks whether curvature falls when the variance of the weights rises. The size `small` has 80 trials
+# and is the one on the claims page. The size `smoke` takes seconds and shows that everything works.
 #
 # ## The verdicts
 #
-# `difference` is the effect with its 95 % interval over maps. A claim is *replicated* when the interval lies on the claimed side of 0,
-# *contradicted* when it lies on the other side, and *not replicated* when it contains 0.
+# `difference` is the effect with its 95 % interval over maps. A claim is *replicated* when the interval lies on the
+# claimed side of 0, *contradicted* when it lies on the other side, and *not replicated* when it contains 0.
 
 # %%
 table = pd.DataFrame([vars(finding) for finding in findings])
@@ -37,8 +38,8 @@ shown = table[["data", "convention", "measure", "difference", "low", "high", "tr
 shown[shown["measure"].str.startswith("mean curvature")].round(3)
 
 # %% [markdown]
-# The verdict of one claim differs between conventions. The paper used a library whose versions differ in the denominator of curvature,
-# so its name belongs to the claim.
+# The verdict of one claim differs between conventions. The paper used a library whose versions differ in the
+# denominator of curvature, so its name belongs to the claim.
 
 # %%
 about_variance = table[table["claim"].str.contains("variance")]
@@ -47,30 +48,39 @@ pd.crosstab(about_variance["convention"], about_variance["verdict"])
 # %% [markdown]
 # ## By hand
 #
-# A claim that matters can be checked without the study. The study changes the variance of a map and keeps the rest. Do maps of one model
-# that differ in variance differ in curvature, too?
+# A claim that matters can be checked without the study. The study changes the variance of a map and keeps the rest. Do
+# maps of one model that differ in variance differ in curvature, too?
 
 # %%
 attention = ga.datasets.load_sample()  # layers, images, heads, tokens, tokens
 variance = attention.var(axis=(-1, -2)).ravel()
 curvature = {
-    convention: 1 - ga.ollivier_ricci(attention, convention).to_pandas().groupby(["layer", "sample", "head"])["kappa"].mean().to_numpy()
+    convention: 1
+    - ga.ollivier_ricci(attention, convention)
+    .to_pandas()
+    .groupby(["layer", "sample", "head"])["kappa"]
+    .mean()
+    .to_numpy()
     for convention in ("markov", "hop")
 }
 figure, panels = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
-for ax, (convention, distance) in zip(panels, curvature.items()):
+for ax, (convention, distance) in zip(panels, curvature.items(), strict=True):
     found = ga.statistics.rank_correlation(variance, distance)
     ax.plot(variance, distance, "o", markersize=3, alpha=0.6)
-    ax.set(xlabel="variance of the weights", ylabel="distance to one", title=f"{convention}: rank correlation {found.correlation:.2f}".replace("-", "−"))
+    ax.set(
+        xlabel="variance of the weights",
+        ylabel="distance to one",
+        title=f"{convention}: rank correlation {found.correlation:.2f}".replace("-", "−"),
+    )
 
 # %% [markdown]
-# Across the maps of this model the association is weaker than within a map, because heads differ in more than their variance. A
-# claim about what a change does is not a claim about what goes together.
+# Across the maps of this model the association is weaker than within a map, because heads differ in more than their
+# variance. A claim about what a change does is not a claim about what goes together.
 #
 # ## The folder of a study
 #
-# The folder is the store: a run that was cut short goes on from there, and `verify` derives the table from the stored trials again. The
-# same command on the command line is `geoattn study appendix-c --size small --out results`.
+# The folder is the store: a run that was cut short goes on from there, and `verify` derives the table from the stored
+# trials again. The same command on the command line is `geoattn study appendix-c --size small --out results`.
 
 # %%
 print(*sorted(path.name for path in folder.iterdir()), sep="\n")

@@ -184,6 +184,24 @@ def test_content_of_text(digits: ga.datasets.Dataset) -> None:
     assert by_config.settings["values"] == profile.settings["values"]
 
 
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_the_first_tokens_of_a_text_leave_the_graph_on_request(side: str) -> None:
+    """After padding on the left the first token is another place: the sink of a decoder."""
+    net, batch = bert().double(), padded_text()
+    if side == "left":
+        batch = {name: value.flip(-1) for name, value in batch.items()}
+    lengths = batch["attention_mask"].sum(-1).tolist()
+    kappas = []
+    for call in maps(net, batch):
+        for s, length in enumerate(lengths):
+            places = batch["attention_mask"][s].bool().nonzero().ravel()[1:]
+            inner = call.attention(sample=s)[0][:, places][:, :, places].double()
+            kappas.append(ga.ollivier_ricci(inner / inner.sum(-1, keepdim=True)).values())
+            assert len(places) == length - 1
+    profile = ga.profile(net, [batch], tokens="content", special=1)
+    assert profile.value("mean")[0] == pytest.approx(np.concatenate(kappas).mean(), rel=1e-9)
+
+
 def test_content_of_images(model: ga.models.LViT, digits: ga.datasets.Dataset) -> None:
     found = ga.profile(model, digits, tokens="content")
     told = ga.profile(model, digits, tokens="content", special=1)

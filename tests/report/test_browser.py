@@ -184,6 +184,16 @@ def test_nothing_overflows_and_the_scheme_is_followed(show, name):
     assert len({paper for _, paper, _ in colours}) == len({ink for *_, ink in colours}) == 2
 
 
+def test_a_box_with_more_to_show_has_a_shade_at_its_side(show):
+    page = show("hostile")
+    page.look(390)
+    wide = (
+        "[...document.querySelectorAll('.graph-picture .scroll')].filter((e) => e.scrollWidth > e.clientWidth + 1)"
+        ".map((e) => getComputedStyle(e).backgroundAttachment)"
+    )
+    assert page(wide) == ["local, local, scroll, scroll"]
+
+
 @pytest.mark.parametrize("name", ["hostile", "unguarded"])
 def test_hostile_text_runs_nowhere(show, name):
     page = show(name)

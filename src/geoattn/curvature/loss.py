@@ -16,6 +16,7 @@ from geoattn.curvature.layout import Edges, read_edges
 from geoattn.curvature.ollivier import choose_pairs
 from geoattn.curvature.transport import Status, solve_pairs
 from geoattn.graph.build import build_graphs, pull_back
+from geoattn.graph.captured import is_recorded, read_call
 from geoattn.graph.convention import Convention
 from geoattn.graph.inputs import read_weights
 from geoattn.graph.shortest_paths import default_threads
@@ -113,6 +114,8 @@ def edge_curvature(
         return sparse_edge_curvature(
             attention, Convention.of(convention), edges=edges, mask=mask, seed=seed, threads=threads
         )
+    if is_recorded(attention):
+        attention, mask = read_call(attention, mask)
     if not isinstance(attention, Tensor):
         raise GeoattnError(f"attention must be a torch tensor to differentiate; got {type(attention).__name__}.")
     sample, seed = read_edges(edges), read_count("seed", seed, least=0)

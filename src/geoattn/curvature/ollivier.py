@@ -15,13 +15,13 @@ from geoattn._core.arguments import Count, Number, read_count, read_number
 from geoattn._core.errors import DegenerateCurvatureWarning, GeoattnError
 from geoattn._core.progress import guarded
 from geoattn._version import __version__
-from geoattn.curvature.captured import is_recorded, read_call
 from geoattn.curvature.complete import all_hops_one, total_variation
 from geoattn.curvature.layout import Edges, lay_out, read_edges
 from geoattn.curvature.result import Curvature, why_degenerate
 from geoattn.curvature.spread import Backend, Crew, crew_of, solve_graphs
 from geoattn.curvature.transport import Transport, all_edges, pairs_at, solve_pairs
 from geoattn.graph.build import Graphs, build_graphs
+from geoattn.graph.captured import is_recorded, read_call
 from geoattn.graph.convention import Convention
 from geoattn.graph.inputs import Weights, read_weights, where
 from geoattn.graph.shortest_paths import default_threads

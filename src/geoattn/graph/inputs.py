@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float
 
 from geoattn._core.errors import GeoattnError
 from geoattn.graph.axes import name_axes
+from geoattn.graph.captured import is_recorded, read_call
 from geoattn.graph.convention import Convention
 
 __all__ = ["Weights", "read_weights", "where"]
@@ -103,6 +104,8 @@ class Weights:
 
 def read_weights(attention: Any, convention: Convention, mask: Any = None) -> Weights:
     """Check shape, dtype and mask; values are checked chunk by chunk so that memory stays small."""
+    if is_recorded(attention):
+        attention, mask = read_call(attention, mask)
     if _is_networkx(attention):
         attention = _from_networkx(attention, convention)
     array = _as_array(attention)
@@ -183,6 +186,11 @@ def _as_array(x: Any) -> Any:
         array = np.asarray(x)
     except ValueError as error:
         raise GeoattnError(f"attention must be an array of shape (..., n, n); NumPy says: {error}.") from None
+    if array.dtype.kind != "f" and hasattr(x, "columns"):
+        raise GeoattnError(
+            "a table is not a matrix of numbers; make a graph of a table of edges, for example"
+            " networkx.from_pandas_edgelist(table, 'source', 'target', edge_attr='weight')."
+        )
     if array.dtype.kind != "f" and str(array.dtype) != "bfloat16":
         raise GeoattnError(f"attention must have a floating dtype; got {array.dtype}. Convert with .astype(float).")
     return array

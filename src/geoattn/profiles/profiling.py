@@ -95,7 +95,7 @@ def profile(
     tokens
         ``"all"``, or ``"content"``: CLS, SEP, BOS, registers and other special tokens leave the graph, and rows are
         divided by the weight that remains. They are found by ``tokenizer``, by the model's configuration, from the
-        number of patches, or given as ``special``: token ids, or how many come first.
+        number of patches, or given as ``special``: token ids, or how many come first (1: the sink of many decoders).
     convention
         One or several, by name or as `Convention`; the first one is that of the examples.
     precision, minutes

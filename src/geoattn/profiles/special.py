@@ -20,7 +20,7 @@ _IDS = ("bos", "eos", "cls", "sep", "pad", "mask", "unk", "decoder_start")
 
 @dataclass(frozen=True)
 class Special:
-    """``ids``: numbers of the special tokens of a text. ``leading``: how many come before the patches of an image.
+    """``ids``: numbers of the special tokens of a text. ``leading``: how many come before the content, after padding.
 
     None: not known, found out from the sizes of image and patches, or an error.
     """
@@ -34,14 +34,14 @@ class Special:
         if not self.wanted or samples != batch.size:  # windows hold patches only
             return None
         if batch.ids is not None:
-            return self._of_text(batch.ids, n, name)
+            return self._of_text(batch, batch.ids, n, name)
         leading = self._leading(batch, n, model, name)
         if not leading:
             return None
         return (torch.arange(n) >= leading).expand(samples, n)
 
-    def _of_text(self, ids: Tensor, n: int, name: str) -> Bool[Tensor, "b n"]:
-        if self.ids is None:
+    def _of_text(self, batch: Batch, ids: Tensor, n: int, name: str) -> Bool[Tensor, "b n"]:
+        if self.ids is None and self.leading is None:
             raise GeoattnError(
                 "tokens='content' needs to know the special tokens of this text model: give tokenizer=, or"
                 " special=[their numbers]."
@@ -51,6 +51,10 @@ class Special:
                 f"tokens='content': {name} attends over {n} tokens, but the batch has input_ids of length"
                 f" {ids.shape[1]}; use tokens='all', or choose layers= that attend over the input."
             )
+        if self.ids is None:
+            mask = batch.kwargs.get("attention_mask")
+            real = torch.ones(ids.shape) if mask is None or mask.shape != ids.shape else mask.cpu() != 0
+            return real.cumsum(-1) > (self.leading or 0)
         return ~torch.isin(ids.cpu(), torch.tensor(sorted(self.ids), dtype=ids.dtype))
 
     def _leading(self, batch: Batch, n: int, model: nn.Module, name: str) -> int:

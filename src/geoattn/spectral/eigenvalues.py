@@ -33,7 +33,7 @@ def spectrum(attention: Any, *, mask: Any = None, count: Count | None = None, th
     Parameters
     ----------
     attention
-        (..., n, n), NumPy or torch, rows sum to one, as for `ollivier_ricci`.
+        (..., n, n), NumPy or torch, rows sum to one, or a call of a record, as for `ollivier_ricci`.
     mask
         (..., n) bool, True for a real token.
     count

@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from geoattn._core.errors import DegenerateCurvatureWarning, GeoattnError
 from geoattn.attention.record import Record
+from geoattn.graph.captured import is_recorded
 from geoattn.graph.convention import Convention
 from geoattn.spectral.inequalities import Inequality, assumed_bound, contraction_bound, neighbourhood_bound
 
@@ -48,6 +49,10 @@ def spectral_links(
     >>> [(link.name, round(link.slack, 2)) for link in links if not link.holds]
     [('assumed under grc-0.5', -0.48), ('assumed under grc-0.6', -0.48)]
     """
+    if is_recorded(attention):
+        raise GeoattnError(
+            "one map at a time: give call.attention(sample=0, head=0)[0, 0], or the record to spectral_table."
+        )
     a = np.asarray(attention, dtype=np.float64)
     found = [contraction_bound(attention, metric) for metric in metrics]
     for t in steps:

@@ -1,4 +1,4 @@
-"""A call of a record goes into the solver as it is, with its mask."""
+"""A call of a record goes into every function of maps as it is, with its mask."""
 
 from __future__ import annotations
 
@@ -47,3 +47,41 @@ def test_a_record_and_cross_attention_are_refused_in_words(record: ga.attention.
     cross = next(call for call in crossed if call.kind == "cross")
     with pytest.raises(ga.GeoattnError, match="cross-attention of 3 queries on 4 keys"):
         ga.ollivier_ricci(cross)
+
+
+FUNCTIONS = {
+    "spectrum": lambda maps, **mask: ga.spectrum(maps, **mask).second,
+    "forman": lambda maps, **mask: ga.forman_ricci(maps, **mask).kappa,
+    "bounds": lambda maps, **mask: ga.curvature_bounds(maps, **mask).lower,
+    "sinkhorn": lambda maps, **mask: ga.sinkhorn_ricci(maps, **mask).kappa,
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_function_of_maps_takes_a_call(record: ga.attention.Record, name: str) -> None:
+    function, call = FUNCTIONS[name], record[1]
+    expected = function(call.attention(), mask=call.valid)
+    assert np.array_equal(np.asarray(function(call)), np.asarray(expected), equal_nan=True)
+
+
+def test_the_loss_of_a_call_has_its_gradient() -> None:
+    model = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+    x = torch.randn(1, 5, 8, generator=torch.Generator().manual_seed(0))
+    with ga.capture(model) as record:
+        model(x, x, x, need_weights=False)
+    ga.curvature_loss(record[0]).backward()
+    assert model.in_proj_weight.grad.abs().max() > 0
+
+
+def test_what_takes_one_map_says_how_to_get_it(record: ga.attention.Record) -> None:
+    with pytest.raises(ga.GeoattnError, match="one map at a time: give call"):
+        ga.spectral.spectral_links(record[0])
+
+
+def test_a_table_of_edges_is_told_from_a_matrix() -> None:
+    import pandas as pd
+
+    with pytest.raises(ga.GeoattnError, match="from_pandas_edgelist"):
+        ga.ollivier_ricci(pd.DataFrame({"source": ["a"], "target": ["b"]}))
+    matrix = pd.DataFrame([[0.5, 0.5], [0.5, 0.5]])
+    assert ga.ollivier_ricci(matrix).values().tolist() == [1.0]

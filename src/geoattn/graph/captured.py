@@ -15,7 +15,7 @@ def is_recorded(attention: Any) -> bool:
 
 
 def read_call(call: Any, mask: Any) -> tuple[Any, Any]:
-    """Maps (b, h, n, n) of a call, and its mask of real tokens unless one is given."""
+    """Maps (b, h, n, n) of a call, with their gradient, and its mask of real tokens unless one is given."""
     if type(call).__name__ != "Call":
         names = f"record[0] is {call.names[0]!r}" if getattr(call, "names", None) else "for example record[0]"
         raise GeoattnError(f"a whole {type(call).__name__} was given; give one of its calls: {names}.")
@@ -25,4 +25,4 @@ def read_call(call: Any, mask: Any) -> tuple[Any, Any]:
             " graph on one set of tokens."
         )
     valid = call.valid.cpu().numpy()
-    return call.attention().detach(), valid if mask is None else mask
+    return call.attention(), valid if mask is None else mask
