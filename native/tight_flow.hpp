@@ -26,10 +26,10 @@ class TightFlow {
         gather(supply);
         if (givers_.empty() || takers_.empty()) return Result::none;
         improve(potentials);
+        for (int g = 0; g < count(); ++g) look(g);
         arcs_.clear();
         at_taker_.assign(takers_.size(), {});
         for (int rises = 0; rises < RISES; ++rises) {
-            look();
             if (route()) return join_all() ? Result::found : Result::none;
             if (rise()) continue;
             // those that reach no other taker have more than the takers they reach want
@@ -55,7 +55,7 @@ class TightFlow {
     const Network& net_;
     std::vector<int> givers_, takers_;
     std::vector<std::int64_t> left_, wanted_;
-    std::vector<double> high_, low_;  // potentials of givers and takers
+    std::vector<double> cost_, high_, low_, open_;  // distances; potentials of givers and takers, and of takers that are not reached
     std::int64_t unbalanced_ = 0;     // what the supplies do not balance by, from rounding
     int words_ = 0;
     std::vector<std::uint64_t> tight_, unseen_;
@@ -64,7 +64,7 @@ class TightFlow {
     std::vector<int> from_, by_, queue_;      // of a search: the giver before a taker, the arc that leads back to a giver
     std::vector<std::pair<int, int>> links_;
 
-    const double* row(int g) const { return &net_.stored[std::size_t(givers_[g]) * net_.n]; }
+    const double* row(int g) const { return &cost_[std::size_t(g) * takers_.size()]; }  // distances to the takers
     const std::uint64_t* tight(int g) const { return &tight_[std::size_t(g) * words_]; }
     int count() const { return int(givers_.size()); }
 
@@ -78,31 +78,43 @@ class TightFlow {
         }
         unbalanced_ = std::max<std::int64_t>(unbalanced_, 0);
         words_ = int(takers_.size() + 63) / 64;
+        cost_.resize(givers_.size() * takers_.size());
+        double* cost = cost_.data();
+        for (const int g : givers_) {
+            const double* all = &net_.stored[std::size_t(g) * net_.n];
+            for (const int t : takers_) *cost++ = all[t];
+        }
+    }
+
+    double least(int g, const std::vector<double>& more) const {
+        int at = -1;
+        return least_sum(row(g), more.data(), int(takers_.size()), at);
     }
 
     // Takers as low as the givers allow, then givers as high as the takers do.
     void improve(const double* p) {
         high_.resize(givers_.size()), low_.assign(takers_.size(), -INF);
         for (int g = 0; g < count(); ++g) high_[g] = p[givers_[g]];
-        for (int g = 0; g < count(); ++g)
-            for (std::size_t t = 0; t < takers_.size(); ++t) low_[t] = std::max(low_[t], high_[g] - row(g)[takers_[t]]);
+        for (int g = 0; g < count(); ++g) {
+            const double *lengths = row(g), high = high_[g];
+            double* low = low_.data();
+            for (std::size_t t = 0; t < takers_.size(); ++t) low[t] = low[t] < high - lengths[t] ? high - lengths[t] : low[t];
+        }
         for (std::size_t t = 0; t < takers_.size(); ++t)
             if (!(low_[t] > -INF)) low_[t] = p[takers_[t]];  // nobody reaches it
-        for (int g = 0; g < count(); ++g) {
-            double most = INF;
-            for (std::size_t t = 0; t < takers_.size(); ++t) most = std::min(most, low_[t] + row(g)[takers_[t]]);
-            high_[g] = most < INF ? most : high_[g];
-        }
+        for (int g = 0; g < count(); ++g)
+            if (const double most = least(g, low_); most < INF) high_[g] = most;
+        tight_.resize(givers_.size() * std::size_t(words_));
     }
 
-    void look() {
-        tight_.assign(givers_.size() * std::size_t(words_), 0);
-        const double most = SLACK * net_.reach;
-        for (int g = 0; g < count(); ++g) {
-            const double *lengths = row(g), limit = high_[g] + most;
-            std::uint64_t* own = &tight_[std::size_t(g) * words_];
-            for (std::size_t t = 0; t < takers_.size(); ++t)
-                own[t / 64] |= std::uint64_t(lengths[takers_[t]] + low_[t] <= limit) << (t % 64);
+    void look(int g) {
+        const double *lengths = row(g), *low = low_.data(), limit = high_[g] + SLACK * net_.reach;
+        const int count = int(takers_.size());
+        for (int w = 0; w < words_; ++w) {
+            std::uint64_t word = 0;
+            for (int k = 0, at = 64 * w; k < std::min(64, count - 64 * w); ++k, ++at)
+                word |= std::uint64_t(lengths[at] + low[at] <= limit) << k;
+            tight_[std::size_t(g) * words_ + w] = word;
         }
     }
 
@@ -117,26 +129,22 @@ class TightFlow {
                         add(g, t, amount);
                     }
                 }
-        bool all = true;
-        for (int g = 0; g < count(); ++g)
-            while (left_[g] > unbalanced_) {
-                begin_search();
-                by_[g] = -1;
-                queue_.assign(1, g);
-                const int end = search();
-                if (end < 0) {
-                    all = false;
-                    break;
-                }
-                push(end);
-            }
-        return all;
+        for (;;) {
+            begin_search();
+            if (queue_.empty()) return true;
+            const int end = search();
+            if (end < 0) return false;
+            push(end);
+        }
     }
 
     void begin_search() {
         unseen_.assign(words_, ~0ull);
         from_.assign(takers_.size(), -1);
         by_.assign(givers_.size(), -2);
+        queue_.clear();
+        for (int g = 0; g < count(); ++g)
+            if (left_[g] > unbalanced_) by_[g] = -1, queue_.push_back(g);
     }
 
     // Breadth first from the givers in the queue: to their tight takers, and from a taker back to those who give to it. Returns a
@@ -173,21 +181,20 @@ class TightFlow {
         }
     }
 
-    // What the rest reaches rises until another distance is tight; false if none ever is.
+    // What the last search has reached rises until another distance is tight; false if none ever is.
     bool rise() {
-        begin_search();
-        queue_.clear();
-        for (int g = 0; g < count(); ++g)
-            if (left_[g] > unbalanced_) by_[g] = -1, queue_.push_back(g);
-        search();
+        open_.resize(takers_.size());
+        for (std::size_t t = 0; t < takers_.size(); ++t) open_[t] = from_[t] < 0 ? low_[t] : INF;
         double step = INF;
-        for (const int g : queue_)
-            for (std::size_t t = 0; t < takers_.size(); ++t)
-                if (from_[t] < 0) step = std::min(step, row(g)[takers_[t]] + low_[t] - high_[g]);
+        for (const int g : queue_) step = std::min(step, least(g, open_) - high_[g]);
         if (!(step < INF)) return false;
         for (const int g : queue_) high_[g] += step;
-        for (std::size_t t = 0; t < takers_.size(); ++t)
-            if (from_[t] >= 0) low_[t] += step;
+        for (std::size_t t = 0; t < takers_.size(); ++t) low_[t] += from_[t] < 0 ? 0.0 : step;
+        for (int g = 0; g < count(); ++g) {
+            if (by_[g] != -2) look(g);
+            else  // what it might give to takers that have risen is not tight any more, and no flow
+                for (int w = 0; w < words_; ++w) tight_[std::size_t(g) * words_ + w] &= unseen_[w];
+        }
         return true;
     }
 
@@ -231,7 +238,7 @@ class TightFlow {
             const int group = find(0);
             for (int g = 0; g < count(); ++g)
                 for (std::size_t t = 0; find(g) == group && t < takers_.size(); ++t)
-                    if (const double slack = row(g)[takers_[t]] + low_[t] - high_[g]; slack < step && find(count() + int(t)) != group)
+                    if (const double slack = row(g)[t] + low_[t] - high_[g]; slack < step && find(count() + int(t)) != group)
                         step = slack, giver = g, taker = int(t);
             if (giver < 0) return false;
             for (int g = 0; g < count(); ++g) high_[g] += find(g) == group ? step : 0.0;

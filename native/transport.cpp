@@ -166,36 +166,51 @@ void solve_pairs_of(Job& job, std::int64_t g, const Prepared& p, int id, const s
     }
 }
 
-// What the measures of solved pairs have in other parts than their nodes: it may move there, and cannot leave.
-void solve_guests(Job& job, std::int64_t g, const Prepared& p, Crew& crew) {
-    const int n = job.n;
-    const double* measures = job.measures + std::size_t(g) * n * n;
-    std::vector<std::vector<std::int64_t>> work(p.networks.size());
-    std::vector<double> more(p.network_of_part.size()), apart(more.size());
-    for (std::int64_t e = job.offsets[g]; e < job.offsets[g + 1]; ++e) {
-        if (job.status[e] != std::uint8_t(Status::solved)) continue;
-        const int x = job.pairs[2 * e], y = job.pairs[2 * e + 1];
-        std::fill(more.begin(), more.end(), 0.0), std::fill(apart.begin(), apart.end(), 0.0);
-        for (int v = 0; v < n; ++v) {
-            const double difference = measures[std::size_t(x) * n + v] - measures[std::size_t(y) * n + v];
-            more[p.part[v]] += difference, apart[p.part[v]] += std::fabs(difference);
-        }
-        for (std::size_t id = 0; id < more.size(); ++id) {
-            if (int(id) == p.part[x]) continue;
-            if (std::fabs(more[id]) > STRAY) job.status[e] = std::uint8_t(Status::unreachable);
-            else if (apart[id] > STRAY) work[p.network_of_part[id]].push_back(e);
-        }
-        if (job.status[e] != std::uint8_t(Status::unreachable)) continue;
-        job.w1[e] = job.gap[e] = NAN;
-        for (int v = 0; job.potentials && v < n; ++v) job.potentials[e * n + v] = NAN;
-        for (auto& pairs : work)
-            if (!pairs.empty() && pairs.back() == e) pairs.pop_back();
+// What the measures of a pair have in other parts than their nodes: it may move there, and cannot leave.
+class Guests {
+  public:
+    Guests(const Job& job, std::int64_t g, const Prepared& p)
+        : job_(job), p_(p), measures_(job.measures + std::size_t(g) * job.n * job.n), more_(p.network_of_part.size()),
+          apart_(more_.size()) {}
+
+    // Whether the two measures weigh the same in every other part, up to rounding.
+    bool balanced(std::int64_t e) {
+        weigh(e);
+        return std::all_of(more_.begin(), more_.end(), [](double more) { return std::fabs(more) <= STRAY; });
     }
-    for (std::size_t id = 0; id < p.network_of_part.size(); ++id)
-        if (const int k = p.network_of_part[id]; k >= 0 && !work[k].empty()) {
-            std::erase_if(work[k], [&](std::int64_t e) { return job.status[e] != std::uint8_t(Status::solved); });
-            solve_pairs_of(job, g, p, int(id), work[k], true, crew);
+
+    // The parts in which something moves.
+    template <class Visit> void each_part(std::int64_t e, Visit visit) {
+        weigh(e);
+        for (std::size_t id = 0; id < apart_.size(); ++id)
+            if (apart_[id] > STRAY) visit(int(id));
+    }
+
+  private:
+    const Job& job_;
+    const Prepared& p_;
+    const double* measures_;
+    std::vector<double> more_, apart_;
+
+    void weigh(std::int64_t e) {
+        const int n = job_.n, x = job_.pairs[2 * e], y = job_.pairs[2 * e + 1];
+        std::fill(more_.begin(), more_.end(), 0.0), std::fill(apart_.begin(), apart_.end(), 0.0);
+        for (int v = 0; v < n; ++v) {
+            const double difference = measures_[std::size_t(x) * n + v] - measures_[std::size_t(y) * n + v];
+            more_[p_.part[v]] += difference, apart_[p_.part[v]] += std::fabs(difference);
         }
+        more_[p_.part[x]] = apart_[p_.part[x]] = 0;
+    }
+};
+
+void solve_guests(Job& job, std::int64_t g, const Prepared& p, Guests& guests, Crew& crew) {
+    std::vector<std::vector<std::int64_t>> work(p.network_of_part.size());
+    for (std::int64_t e = job.offsets[g]; e < job.offsets[g + 1]; ++e)
+        if (job.status[e] == std::uint8_t(Status::solved)) guests.each_part(e, [&](int id) { work[id].push_back(e); });
+    for (std::size_t id = 0; id < work.size(); ++id) {
+        std::erase_if(work[id], [&](std::int64_t e) { return job.status[e] != std::uint8_t(Status::solved); });
+        if (!work[id].empty()) solve_pairs_of(job, g, p, int(id), work[id], true, crew);
+    }
 }
 
 void solve_graph(Job& job, std::int64_t g, Crew& crew) {
@@ -204,6 +219,7 @@ void solve_graph(Job& job, std::int64_t g, Crew& crew) {
     if (job.stop.asked()) return;
     if (job.trees) std::fill(job.trees + job.offsets[g] * job.n, job.trees + job.offsets[g + 1] * job.n, -1);
     if (job.potentials) std::fill(job.potentials + job.offsets[g] * job.n, job.potentials + job.offsets[g + 1] * job.n, NAN);
+    Guests guests(job, g, p);
     std::vector<std::vector<std::int64_t>> work(p.networks.size());
     for (std::int64_t e = job.offsets[g]; e < job.offsets[g + 1]; ++e) {
         const int x = job.pairs[2 * e], y = job.pairs[2 * e + 1], k = p.network_of_part[p.part[x]];
@@ -215,6 +231,7 @@ void solve_graph(Job& job, std::int64_t g, Crew& crew) {
         if (!(distance < INF) || !(denominator < INF)) status = Status::unreachable;
         else if (denominator < job.floor) status = Status::below_floor;
         else if (denominator == 0) status = Status::zero_distance;
+        else if (p.leaves && !guests.balanced(e)) status = Status::unreachable;
         job.status[e] = std::uint8_t(status);
         if (status != Status::solved) {
             job.done.fetch_add(1, std::memory_order_relaxed);
@@ -225,7 +242,7 @@ void solve_graph(Job& job, std::int64_t g, Crew& crew) {
     }
     for (std::size_t id = 0; id < p.network_of_part.size(); ++id)
         if (const int k = p.network_of_part[id]; k >= 0 && !work[k].empty()) solve_pairs_of(job, g, p, int(id), work[k], false, crew);
-    if (p.leaves && !job.stop.asked()) solve_guests(job, g, p, crew);
+    if (p.leaves && !job.stop.asked()) solve_guests(job, g, p, guests, crew);
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ def test_the_gap_of_a_plain_map_is_rounding(n):
 
 
 def test_a_small_w1_is_proved_to_its_own_size():
-    """Sharp maps under grc-0.6: W1 is 1e-9 beside distances of 1e-3, where POT's tolerance shows in the tenth digit."""
+    """Sharp maps under grc-0.6: W1 is 1e-11 beside longer distances, where an absolute tolerance of 1e-12 would show."""
     n = 300
     rng = np.random.default_rng(0)
     q, k = rng.standard_normal((2, n, 64))
@@ -82,4 +82,4 @@ def test_a_small_w1_is_proved_to_its_own_size():
         beyond = max(0.0, float((p[:, None] - p - lengths).max()))
         lower = float((difference * (p - p[x])).sum()) - beyond * n  # n edges at most, a mass of one
         assert solved.w1[e] < 1e-4
-        assert abs(solved.w1[e] - lower) <= 1e-11 * solved.w1[e]
+        assert abs(solved.w1[e] - lower) <= 1e-9 * solved.w1[e]
