@@ -40,6 +40,7 @@ STUDIES = {
     "table1": "geoattn.studies.ricci.table1:STUDY",
     "token-flow": "geoattn.studies.ricci.token_flow:STUDY",
     "lipschitz-growth": "geoattn.studies.smoothness.lipschitz_growth:STUDY",
+    "pretrained-growth": "geoattn.studies.smoothness.pretrained_growth:STUDY",
     "smoothness-curvature": "geoattn.studies.smoothness.smoothness_curvature:STUDY",
     "mean-field": "geoattn.studies.mean_field.experiments:STUDY",
     "phase-diagram": "geoattn.studies.mean_field.phase_diagram:STUDY",
