@@ -51,6 +51,7 @@ def test_the_ratio_of_the_gradients_is_the_strength(kind: Any, direction: str) -
     torch.manual_seed(0)
     model, (x, y) = LViT(SMALL), batch()
     with kind(direction, strength=0.25).attach(model) as handle:
+        penalty = task = torch.zeros(())
         for k in (step + pair for step in range(0, 200, 10) for pair in (0, 1)):  # the steps that are estimated on
             task = functional.cross_entropy(model(x), y)
             handle.step = k
