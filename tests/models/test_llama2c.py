@@ -130,3 +130,11 @@ def test_bad_folders(tmp_path):
         load_llama2c(tmp_path / "nowhere")
     with pytest.raises(GeoattnError, match=r"expected one model .* got 0 and 0"):
         load_llama2c(tmp_path)
+
+
+@pytest.mark.parametrize("byte", [b"<0x00>", b"\0"])
+def test_byte_tokens_of_newer_and_of_older_files(tmp_path, byte):
+    pieces = [b"<unk>", b"\n<s>\n", b"\n</s>\n", byte, *[bytes([k]) for k in range(1, 256)], b"once"]
+    data = struct.pack("<i", 6) + b"".join(struct.pack("<fi", 0.0, len(p)) + p for p in pieces)
+    (tmp_path / "tok.bin").write_bytes(data)
+    assert _read_pieces(tmp_path / "tok.bin", 260)[-1] == (b"once", 0.0)

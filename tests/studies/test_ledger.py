@@ -122,6 +122,7 @@ def _made_up(config: dict[str, Any]) -> dict[str, Any]:
         "perturbed": dict.fromkeys(names, drops),
         "samples": {c: {n: {"first": rng.random(4).tolist(), "last": rng.random(4).tolist()} for n in
                         ("distance_to_one", "q05", "mean")} for c in shape},
+        "layers": {c: {n: [0.5, 0.4] for n in ("distance_to_one", "q05", "mean")} for c in shape},
     }  # fmt: skip
 
 

@@ -154,7 +154,10 @@ def _read_tokenizer(path: Path, vocab_size: int) -> Any:
 
 
 def _read_pieces(path: Path, vocab_size: int) -> list[tuple[bytes, float]]:
-    """(text, score) of each token: after one int32, a float32 score, an int32 length and the bytes."""
+    """(text, score) of each token: after one int32, a float32 score, an int32 length and the bytes.
+
+    The first byte token is written ``<0x00>`` by newer versions of llama2.c and as the byte itself by older ones.
+    """
     data, offset, pieces = path.read_bytes(), 4, []
     try:
         for _ in range(vocab_size):
@@ -168,6 +171,6 @@ def _read_pieces(path: Path, vocab_size: int) -> list[tuple[bytes, float]]:
         raise GeoattnError(
             f"{path}: expected {vocab_size} tokens in the format of llama2.c; it ends after {len(pieces)}."
         ) from None
-    if offset != len(data) or len(pieces) < _BYTES_TO or pieces[_BYTES_FROM][0] != b"<0x00>":
+    if offset != len(data) or len(pieces) < _BYTES_TO or pieces[_BYTES_FROM][0] not in (b"<0x00>", b"\0"):
         raise GeoattnError(f"{path} is not the tokenizer of a model with {vocab_size} tokens.")
     return pieces

@@ -61,7 +61,7 @@ class Runs:
 def contrast_findings(
     runs: Runs, numbers: Mapping[str, Number], contrasts: tuple[tuple[str, str], ...]
 ) -> list[Finding]:
-    """A finding for each number, contrast (more, less), convention and data set, and one pooled over the clusters."""
+    """A finding for each number, contrast (more, less), convention, data set and cluster, and one over the clusters."""
     found = []
     for name, number in numbers.items():
         for convention in CONVENTIONS if number.curved else (None,):
@@ -72,10 +72,13 @@ def contrast_findings(
                 words = f"{number.words}, {more} minus {less}"
                 for data, values in groups.items():
                     found.append(_finding(name, words, more, less, data, convention, t_test(values), len(values)))
+                clusters = _clustered(groups, runs.cluster)
+                if len(clusters) < len(groups):
+                    for data, values in clusters.items():
+                        found.append(_finding(name, words, more, less, data, convention, t_test(values), len(values)))
                 if len(groups) > 1:
                     total = sum(map(len, groups.values()))
-                    pooled = pool(_clustered(groups, runs.cluster))
-                    found.append(_finding(name, words, more, less, "pooled", convention, pooled, total))
+                    found.append(_finding(name, words, more, less, "pooled", convention, pool(clusters), total))
     return found
 
 

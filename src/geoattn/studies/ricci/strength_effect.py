@@ -42,8 +42,10 @@ def _vit_s(seed: int, steps: int) -> Setting:
 
     data = load_data("cifar10", split="train", limit=8 * steps, seed=seed)
     pixels, labels = functional.interpolate(data.pixels(), size=64, mode="bilinear") * 2 - 1, data.targets()
-    config = ViTConfig(hidden_size=384, num_hidden_layers=12, num_attention_heads=6, intermediate_size=1536,
-                       image_size=64, patch_size=16, num_labels=10)  # fmt: skip
+    config = ViTConfig(
+        hidden_size=384, num_hidden_layers=12, num_attention_heads=6, intermediate_size=1536, image_size=64,
+        patch_size=16, num_labels=10,  # pyright: ignore[reportCallIssue]
+    )  # fmt: skip
 
     def loss(model: Any, k: int) -> Tensor:
         rows = slice(8 * k, 8 * k + 8)
