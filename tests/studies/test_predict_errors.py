@@ -71,6 +71,7 @@ def test_the_interval_covers() -> None:
     assert covered >= 34
 
 
+@pytest.mark.slow
 def test_smoke(tmp_path: Path) -> None:
     if not os.environ.get("GEOATTN_DATA"):
         pytest.skip("needs SST-2 in GEOATTN_DATA")
