@@ -97,9 +97,9 @@ def _sizes(size: str) -> list[dict[str, Any]]:
     seeds, rows = (3, 1000) if size == "paper" else (1, 500)
     return [
         {"model": model, "data": data, "seed": seed, "test_rows": rows, **common}
+        for seed in range(seeds)
         for model in _MODELS
         for data in _DATA
-        for seed in range(seeds)
     ]
 
 
