@@ -57,7 +57,7 @@ def _maps() -> np.ndarray:
 
     folder = Path(os.environ["GEOATTN_MODELS"]) / "smollm2-135m"
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    text = "\n".join(ga.load_data("imdb", split="test", limit=8).texts)
+    text = "\n".join(ga.load_data("imdb", split="test", limit=8).texts or ())
     ids = AutoTokenizer.from_pretrained(folder)(text, return_tensors="pt").input_ids[:, :TOKENS]
     with torch.no_grad(), ga.capture(model) as record:
         model(input_ids=ids)

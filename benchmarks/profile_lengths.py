@@ -48,7 +48,7 @@ def _text(folder: Path, tokens: int) -> Any:
 
     import geoattn as ga
 
-    text = "\n".join(ga.load_data("imdb", split="test", limit=200).texts)
+    text = "\n".join(ga.load_data("imdb", split="test", limit=200).texts or ())
     return {"input_ids": AutoTokenizer.from_pretrained(folder)(text, return_tensors="pt").input_ids[:, :tokens]}
 
 
@@ -139,7 +139,7 @@ def _report(name: str) -> dict[str, Any]:
     folder = Path(os.environ["GEOATTN_MODELS"]) / "minilm"
     with tempfile.TemporaryDirectory() as place:
         texts = Path(place) / "reviews.jsonl"
-        rows = ga.load_data("imdb", split="test", limit=20).texts
+        rows = ga.load_data("imdb", split="test", limit=20).texts or ()
         texts.write_text("".join(json.dumps({"text": text}) + "\n" for text in rows))
         start = time.perf_counter()
         done = subprocess.run(

@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 
 from geoattn.runs.store import Store
 from geoattn.studies.catalogue import find_study
-from geoattn.studies.prediction.error_scores import auroc, auroc_at_equal_length, bootstrap, held_out_scores
+from geoattn.studies.prediction.error_scores import auroc, held_out_scores, length_groups, resampled_counts
 from geoattn.studies.prediction.predict_errors import SETS
 from geoattn.studies.run import run_study
 
@@ -26,12 +26,27 @@ def test_auroc_is_that_of_scikit_learn() -> None:
 
 def test_at_equal_length_a_score_of_length_says_nothing() -> None:
     rng = np.random.default_rng(1)
-    tokens = rng.integers(4, 128, 4000)
-    wrong = rng.random(4000) < tokens / 128
-    other = rng.standard_normal(4000) + wrong
+    tokens = rng.integers(4, 128, 2000)
+    wrong = rng.random(2000) < tokens / 128
+    other, group = rng.standard_normal(2000) + wrong, length_groups(tokens, 25)
     assert auroc(tokens, wrong) > 0.75
-    assert auroc_at_equal_length(tokens, wrong, tokens, groups=25) == pytest.approx(0.5, abs=0.05)
-    assert auroc_at_equal_length(other, wrong, tokens, groups=25) == pytest.approx(auroc(other, wrong), abs=0.02)
+    assert auroc(tokens, wrong, group=group) == pytest.approx(0.5, abs=0.05)
+    assert auroc(other, wrong, group=group) == pytest.approx(auroc(other, wrong), abs=0.03)
+    parts = [(auroc(other[k], wrong[k]), wrong[k].sum() * (~wrong[k]).sum()) for k in (group == g for g in range(25))]
+    values, pairs = zip(*[part for part in parts if part[1]], strict=True)
+    assert auroc(other, wrong, group=group) == pytest.approx(np.average(values, weights=pairs))
+
+
+def test_resampled_rows_are_rows_that_come_several_times() -> None:
+    rng = np.random.default_rng(4)
+    scores, wrong, group = rng.standard_normal(60).round(1), rng.random(60) < 0.4, rng.integers(0, 3, 60)
+    counts = resampled_counts(60, resamples=5)
+    assert (counts.sum(axis=1) == 60).all()
+    for one, many in ((None, None), (group, group)):
+        found = auroc(scores, wrong, group=one, counts=counts)
+        for value, count in zip(found, counts, strict=True):
+            rows = np.repeat(np.arange(60), count)
+            assert value == pytest.approx(auroc(scores[rows], wrong[rows], group=None if many is None else many[rows]))
 
 
 def test_scores_are_of_samples_that_were_not_seen() -> None:
@@ -51,11 +66,12 @@ def test_the_interval_covers() -> None:
     for _ in range(40):
         wrong = rng.random(150) < 0.4
         scores = rng.standard_normal(150) + wrong  # AUROC = Phi(1 / sqrt(2))
-        low, high = bootstrap(lambda k, s=scores, w=wrong: auroc(s[k], w[k]), 150, resamples=200)
+        low, high = np.quantile(auroc(scores, wrong, counts=resampled_counts(150, resamples=200)), [0.025, 0.975])
         covered += low <= 0.7602 <= high
     assert covered >= 34
 
 
+@pytest.mark.slow
 def test_smoke(tmp_path: Path) -> None:
     if not os.environ.get("GEOATTN_DATA"):
         pytest.skip("needs SST-2 in GEOATTN_DATA")

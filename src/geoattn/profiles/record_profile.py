@@ -48,7 +48,7 @@ def record_profile(
     rule = Convention.of(convention)
     edges: Any = "all" if max(call.shape[2] for call in chosen) <= _ALL_EDGES else _SOME_EDGES
     settings = LensSettings(None, None, (rule,), edges, None, 0, 2, 1)
-    lenses = [lens for name in ("curvature", "weights", "sink_mass") for lens in LENSES[name](settings)]
+    lenses: list[Any] = [lens for name in ("curvature", "weights", "sink_mass") for lens in LENSES[name](settings)]
     lenses[0].showing = 1
     run = Run(Viewer(nn.Identity(), None, Special(False), lenses, Examples(1)), None)
     batch = Batch((), {}, 1, None, None)

@@ -22,7 +22,7 @@ __all__ = ["spectrum"]
 
 ALL_UP_TO = 1024  # tokens: beyond it only the extreme eigenvalues, unless asked for
 _EXTREME = 6
-_RESTARTS = 100  # of ARPACK, before all eigenvalues are found instead
+_VECTORS, _RESTARTS = 40, 40  # of ARPACK, before all eigenvalues are found instead
 
 
 def spectrum(attention: Any, *, mask: Any = None, count: Count | None = None, threads: Count | None = None) -> Spectrum:
@@ -112,7 +112,8 @@ def _some(a: Float[np.ndarray, "n n"], count: int) -> tuple[Complex[np.ndarray, 
     """The largest in modulus, the smallest real part, the residual."""
     if _is_triangular(a):
         return _all(a)
-    options = {"v0": np.random.default_rng(0).random(len(a)), "maxiter": _RESTARTS}
+    vectors = min(len(a), max(_VECTORS, 2 * count + 1))
+    options = {"v0": np.random.default_rng(0).random(len(a)), "maxiter": _RESTARTS, "ncv": vectors}
     try:
         largest: Any = scipy.sparse.linalg.eigs(a, k=count, which="LM", **options)
         smallest: Any = scipy.sparse.linalg.eigs(a, k=2, which="SR", **options)

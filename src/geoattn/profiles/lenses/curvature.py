@@ -193,11 +193,12 @@ class CurvatureLens(Lens):
         kappa, status = result.column("kappa"), result.column("status")
         for s in range(b if self.showing else 0):
             if self._shows(piece, s):
-                mine = where[:, 0] == s
-                shown = where[mine, 1:] + np.array([piece.heads.start, 0, 0]), kappa[mine]
-                before = state.shown.get(int(piece.numbers[s]))
-                both = shown if before is None else tuple(map(np.concatenate, zip(before, shown, strict=True)))
-                state.shown[int(piece.numbers[s])] = both
+                mine, number = where[:, 0] == s, int(piece.numbers[s])
+                place, values = where[mine, 1:] + np.array([piece.heads.start, 0, 0]), kappa[mine]
+                if number in state.shown:  # of an earlier round
+                    before = state.shown[number]
+                    place, values = np.concatenate([before[0], place]), np.concatenate([before[1], values])
+                state.shown[number] = place, values
         if drawn is not None:
             where, kappa, status = where[drawn], kappa[drawn], status[drawn]
         good = np.isfinite(kappa)

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.stats import rankdata
 
-__all__ = ["auroc", "auroc_at_equal_length", "bootstrap", "held_out_scores"]
+__all__ = ["auroc", "held_out_scores", "length_groups", "resampled_counts"]
 
 _STRENGTHS = (1e-2, 1e-1, 1.0, 10.0, 100.0)  # inverse penalties among which an inner cross-validation chooses
 
@@ -49,41 +48,37 @@ def held_out_scores(
     return scores / repeats
 
 
-def auroc(scores: Any, wrong: Any) -> float:
+def auroc(scores: Any, wrong: Any, *, group: Any = None, counts: Any = None) -> Any:
     """Probability that a wrong sample has a higher score than a right one, ties counted half; NaN without both.
+
+    With ``group`` (n,) only pairs of one group count. With ``counts`` (r, n), how often each sample is there in each of
+    r resamplings, the result is (r,).
 
     >>> auroc([0.9, 0.4, 0.4, 0.1], [True, True, False, False])
     0.875
     """
-    wrong = np.asarray(wrong, dtype=bool)
-    positive, negative = int(wrong.sum()), int((~wrong).sum())
-    if not positive or not negative:
-        return float("nan")
-    ranks = rankdata(np.asarray(scores, dtype=np.float64))
-    return float((ranks[wrong].sum() - positive * (positive + 1) / 2) / (positive * negative))
+    scores, wrong = np.asarray(scores, dtype=np.float64), np.asarray(wrong, dtype=bool)
+    above, below = scores[wrong][:, None], scores[~wrong]
+    pairs = np.ones((len(above), len(below)))
+    if group is not None:
+        pairs = (np.asarray(group)[wrong][:, None] == np.asarray(group)[~wrong]).astype(np.float64)
+    ordered = pairs * ((above > below) + 0.5 * (above == below))
+    weights = np.ones((1, len(scores))) if counts is None else np.asarray(counts, dtype=np.float64)
+    first, second = weights[:, wrong], weights[:, ~wrong]
+    with np.errstate(invalid="ignore"):
+        found = ((first @ ordered) * second).sum(axis=1) / ((first @ pairs) * second).sum(axis=1)
+    return float(found[0]) if counts is None else found
 
 
-def auroc_at_equal_length(scores: Any, wrong: Any, tokens: Any, *, groups: int = 5) -> float:
-    """The same over pairs of samples of about equal length: both in one of ``groups`` quantile groups of ``tokens``.
+def length_groups(tokens: Any, groups: int = 5) -> Int[np.ndarray, " n"]:
+    """Groups of samples of about equal length, between quantiles of ``tokens``.
 
-    Length alone then predicts next to nothing. Groups count by their number of pairs.
+    Within such a group length predicts next to nothing.
     """
-    scores, wrong, tokens = np.asarray(scores), np.asarray(wrong, dtype=bool), np.asarray(tokens)
-    cuts = np.quantile(tokens, np.linspace(0, 1, groups + 1)[1:-1])
-    group = np.searchsorted(cuts, tokens, side="right")
-    total = pairs = 0.0
-    for k in np.unique(group):
-        mine = group == k
-        count = float(wrong[mine].sum()) * float((~wrong[mine]).sum())
-        if count:
-            total += count * auroc(scores[mine], wrong[mine])
-            pairs += count
-    return total / pairs if pairs else float("nan")
+    tokens = np.asarray(tokens)
+    return np.searchsorted(np.quantile(tokens, np.linspace(0, 1, groups + 1)[1:-1]), tokens, side="right")
 
 
-def bootstrap(statistic: Any, rows: int, *, resamples: int = 1000, seed: int = 0) -> tuple[float, float]:
-    """95 % percentile interval of ``statistic(places)`` over rows drawn with replacement."""
-    rng = np.random.default_rng(seed)
-    drawn: Sequence[Int[np.ndarray, " n"]] = [rng.integers(0, rows, rows) for _ in range(resamples)]
-    low, high = np.nanquantile([statistic(places) for places in drawn], [0.025, 0.975])
-    return float(low), float(high)
+def resampled_counts(rows: int, *, resamples: int = 1000, seed: int = 0) -> Int[np.ndarray, "r n"]:
+    """How often each row comes in each resampling with replacement."""
+    return np.random.default_rng(seed).multinomial(rows, np.full(rows, 1 / rows), size=resamples)

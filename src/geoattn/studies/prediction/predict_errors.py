@@ -19,7 +19,7 @@ from geoattn.studies.engine.finding import Finding
 from geoattn.studies.engine.fine_tuned import FineTuned, fine_tune
 from geoattn.studies.engine.study import Pairs, Study
 from geoattn.studies.engine.tasks import title_of
-from geoattn.studies.prediction.error_scores import auroc, auroc_at_equal_length, bootstrap, held_out_scores
+from geoattn.studies.prediction.error_scores import auroc, held_out_scores, length_groups, resampled_counts
 from geoattn.studies.ricci.adjusted_training import short
 
 __all__ = ["SETS", "STUDY", "trial"]
@@ -97,9 +97,9 @@ def _sizes(size: str) -> list[dict[str, Any]]:
     seeds, rows = (3, 1000) if size == "paper" else (1, 500)
     return [
         {"model": model, "data": data, "seed": seed, "test_rows": rows, **common}
+        for seed in range(seeds)
         for model in _MODELS
         for data in _DATA
-        for seed in range(seeds)
     ]
 
 
@@ -108,29 +108,28 @@ class _Cell:
 
     def __init__(self, cell: Pairs) -> None:
         self.results = [result for _, result in cell]
-        self.wrong = [np.array(result["wrong"], dtype=bool) for result in self.results]
-        self.tokens = [np.array(result["tokens"]) for result in self.results]
-        self.rows = len(self.wrong[0])
+        self.rows = len(self.results[0]["wrong"])
+        self._counts = resampled_counts(self.rows)
+        self._known: dict[tuple[str, bool], tuple[float, np.ndarray]] = {}
 
-    def value(self, name: str, *, equal_length: bool = False, places: Any = slice(None)) -> float:
-        """Mean AUROC of a set over the seeds."""
-        found = []
-        for result, wrong, tokens in zip(self.results, self.wrong, self.tokens, strict=True):
-            score = np.array(result["scores"][name])[places]
-            if equal_length:
-                found.append(auroc_at_equal_length(score, wrong[places], tokens[places]))
-            else:
-                found.append(auroc(score, wrong[places]))
-        return float(np.mean(found))
+    def value(self, name: str, *, equal_length: bool = False) -> tuple[float, np.ndarray]:
+        """Mean AUROC of a set over the seeds, of the rows and of each resampling of them."""
+        if (name, equal_length) not in self._known:
+            found = []
+            for result in self.results:
+                group = length_groups(result["tokens"]) if equal_length else None
+                given = {"scores": result["scores"][name], "wrong": result["wrong"], "group": group}
+                found.append((auroc(**given), auroc(**given, counts=self._counts)))
+            one, many = zip(*found, strict=True)
+            self._known[name, equal_length] = float(np.mean(one)), np.mean(many, axis=0)
+        return self._known[name, equal_length]
 
     def against(self, name: str, base: str | None, *, equal_length: bool = False) -> tuple[float, float, float]:
         """How much more AUROC a set has than another one, or than chance, with its interval over rows."""
-
-        def difference(places: Any) -> float:
-            chance = 0.5 if base is None else self.value(base, equal_length=equal_length, places=places)
-            return self.value(name, equal_length=equal_length, places=places) - chance
-
-        return difference(slice(None)), *bootstrap(difference, self.rows)
+        one, many = self.value(name, equal_length=equal_length)
+        chance, chances = (0.5, 0.5) if base is None else self.value(base, equal_length=equal_length)
+        low, high = np.nanquantile(many - chances, [0.025, 0.975])
+        return one - chance, float(low), float(high)
 
 
 def _name(config: dict[str, Any]) -> str:
@@ -149,7 +148,7 @@ def _table(pairs: Pairs) -> Any:
             rows.append({
                 "model": config["model"], "data": config["data"], "trials": len(cell), "test_rows": seen.rows,
                 "test_accuracy": float(np.mean([r["test_accuracy"] for r in seen.results])),
-                "errors": float(np.mean([w.sum() for w in seen.wrong])), "set": name,
+                "errors": float(np.mean([sum(r["wrong"]) for r in seen.results])), "set": name,
                 "auroc": 0.5 + above, "low": 0.5 + low, "high": 0.5 + high,
                 "auroc_equal_length": 0.5 + equal[0], "equal_length_low": 0.5 + equal[1],
                 "equal_length_high": 0.5 + equal[2],
