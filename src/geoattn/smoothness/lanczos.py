@@ -56,8 +56,8 @@ def largest_singular(
     ``steps``. Memory: 2 B (basis + 1) vectors.
 
     ``spare`` is for B starts of one map, of which one must converge and the others say whether it is the largest: a
-    start whose residual is below spare times its value is set aside, as long as another goes on; products then have
-    fewer vectors. It ends when one has converged and the others are that far.
+    start whose residual is below spare times its value is set aside when another has a smaller one; products then
+    have fewer vectors. It ends when one has converged and the others are that far.
     """
     v = _unit(fresh())
     count, size = v.shape
@@ -97,8 +97,7 @@ def largest_singular(
             off = residual <= spare * scale + floor
             if bool(off.all()) and (bool(done.any()) or any(bool(found[-1].any()) for _, found in aside)):
                 break
-            if bool(off.all()):
-                off[residual.argmin()] = False
+            off[residual.argmin()] = False  # the nearest goes on
             if bool(off.any()):
                 now = _Part(places, left, right, x, s, y, residual, taken, done)
                 aside.append(now.at(off))

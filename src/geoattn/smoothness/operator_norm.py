@@ -17,7 +17,6 @@ __all__ = ["Found", "Operator", "operator_norm"]
 
 _ROUNDS = 3  # of fresh starts when no two agree
 _SPARE = 10.0  # tolerances of the residual at which a start beside the first has done its part
-_TAIL = 0.03  # of a random move in a start from a guess
 _SLACK = 2.0  # certificate against the residual of the recurrence, which rounding separates
 
 
@@ -65,7 +64,6 @@ def operator_norm(
     seed: int,
     floor: float = 0.0,
     basis: int = 32,
-    begin: Callable[[], Float[Tensor, " N"]] | None = None,
 ) -> Found:
     """Search with one operator, certify with the other.
 
@@ -73,8 +71,7 @@ def operator_norm(
     starts depend on the seed and N alone, so a sample gets the same ones whatever batch it is in. Where no second
     start comes within ten tolerances of the largest value, fresh starts are tried, up to three rounds. What the search
     found and the exact operator does not confirm is improved with the exact one. Of several starts of a single map one
-    must converge; the others go on until their value is known as well as agreement asks for. ``begin`` gives a guess
-    for the second of them. Residuals and differences below
+    must converge; the others go on until their value is known as well as agreement asks for. Residuals and differences below
     ``floor`` (in float64; more in the search if that is coarser) are rounding and count as zero.
     """
     b, n = size
@@ -87,15 +84,10 @@ def operator_norm(
     agreement = torch.full((b,), float("nan"), dtype=torch.float64, device=like.device)
     agreed = torch.ones(b, dtype=torch.bool, device=like.device)
     for round_ in range(_ROUNDS):
-        draw = _fresh(b, starts, n, real, like, seed, round_)
-        if begin is not None and b == 1 and starts > 1 and round_ == 0:
-            first = draw()
-            first[1] = begin() + _TAIL / first[1].norm() * first[1]
-            draw = _first_then(first, draw)
         found = largest_singular(
             lambda v: search.apply(v.view(b, -1, v.shape[1])).flatten(0, 1),
             lambda u: search.adjoint(u.view(b, -1, u.shape[1])).flatten(0, 1),
-            draw,
+            _fresh(b, starts, n, real, like, seed, round_),
             tolerance=tolerance, floor=rough, steps=steps, basis=basis,
             spare=_SPARE * tolerance if b == 1 and starts > 1 else None,
         )  # fmt: skip
