@@ -71,8 +71,8 @@ def operator_norm(
     starts depend on the seed and N alone, so a sample gets the same ones whatever batch it is in. Where no second
     start comes within ten tolerances of the largest value, fresh starts are tried, up to three rounds. What the search
     found and the exact operator does not confirm is improved with the exact one. Of several starts of a single map one
-    must converge; the others go on until their value is known as well as agreement asks for. Residuals and differences below
-    ``floor`` (in float64; more in the search if that is coarser) are rounding and count as zero.
+    must converge; the others go on until their value is known as well as agreement asks for. Residuals and differences
+    below ``floor`` (in float64; more in the search if that is coarser) are rounding and count as zero.
     """
     b, n = size
     rough = floor * torch.finfo(like.dtype).eps / torch.finfo(torch.float64).eps  # the floor of the search
