@@ -83,13 +83,13 @@ def operator_norm(
     iterations = torch.zeros(b, dtype=torch.long, device=like.device)
     agreement = torch.full((b,), float("nan"), dtype=torch.float64, device=like.device)
     agreed = torch.ones(b, dtype=torch.bool, device=like.device)
+    spare = _SPARE * tolerance if b == 1 and starts > 1 else None
     for round_ in range(_ROUNDS):
         found = largest_singular(
             lambda v: search.apply(v.view(b, -1, v.shape[1])).flatten(0, 1),
             lambda u: search.adjoint(u.view(b, -1, u.shape[1])).flatten(0, 1),
             _fresh(b, starts, n, real, like, seed, round_),
-            tolerance=tolerance, floor=rough, steps=steps, basis=basis,
-            spare=_SPARE * tolerance if b == 1 and starts > 1 else None,
+            tolerance=tolerance, floor=rough, steps=steps, basis=basis, spare=spare,
         )  # fmt: skip
         value, good = found.value.view(b, starts), found.converged.view(b, starts)
         top, at = value.max(dim=1)
@@ -107,7 +107,8 @@ def operator_norm(
             two = values.topk(2, dim=1).values
             agreement = torch.where(two[:, 0] > 0, (two[:, 0] - two[:, 1]) / two[:, 0].clamp_min(1e-300), 0.0)
             agreed = two[:, 0] - two[:, 1] <= near * two[:, 0] + rough
-        if bool((agreed | ~good.any(dim=1)).all()):
+        stuck = ~(good.all(dim=1) if spare is None else good.any(dim=1))
+        if bool((agreed | stuck).all()):
             break
     sure = _certify(exact, right if exact is search else right.double())
     limit = _SLACK * tolerance * sure.lower + floor
