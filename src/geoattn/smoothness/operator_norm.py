@@ -16,7 +16,6 @@ from geoattn.smoothness.result import Convergence
 __all__ = ["Found", "Operator", "operator_norm"]
 
 _ROUNDS = 3  # of fresh starts when no two agree
-_SPARE = 10.0  # tolerances of the residual at which a start beside the first has done its part
 _SLACK = 2.0  # certificate against the residual of the recurrence, which rounding separates
 
 
@@ -70,9 +69,8 @@ def operator_norm(
     ``size`` is (b, N), ``like`` a tensor of the dtype and device of the search. All starts of all maps run at once. The
     starts depend on the seed and N alone, so a sample gets the same ones whatever batch it is in. Where no second
     start comes within ten tolerances of the largest value, fresh starts are tried, up to three rounds. What the search
-    found and the exact operator does not confirm is improved with the exact one. Of several starts of a single map one
-    must converge; the others go on until their value is known as well as agreement asks for. Residuals and differences
-    below ``floor`` (in float64; more in the search if that is coarser) are rounding and count as zero.
+    found and the exact operator does not confirm is improved with the exact one. Residuals and differences below
+    ``floor`` (in float64; more in the search if that is coarser) are rounding and count as zero.
     """
     b, n = size
     rough = floor * torch.finfo(like.dtype).eps / torch.finfo(torch.float64).eps  # the floor of the search
@@ -83,20 +81,15 @@ def operator_norm(
     iterations = torch.zeros(b, dtype=torch.long, device=like.device)
     agreement = torch.full((b,), float("nan"), dtype=torch.float64, device=like.device)
     agreed = torch.ones(b, dtype=torch.bool, device=like.device)
-    spare = _SPARE * tolerance if b == 1 and starts > 1 else None
     for round_ in range(_ROUNDS):
         found = largest_singular(
-            lambda v: search.apply(v.view(b, -1, v.shape[1])).flatten(0, 1),
-            lambda u: search.adjoint(u.view(b, -1, u.shape[1])).flatten(0, 1),
+            lambda v: search.apply(v.view(b, starts, -1)).flatten(0, 1),
+            lambda u: search.adjoint(u.view(b, starts, -1)).flatten(0, 1),
             _fresh(b, starts, n, real, like, seed, round_),
-            tolerance=tolerance, floor=rough, steps=steps, basis=basis, spare=spare,
+            tolerance=tolerance, floor=rough, steps=steps, basis=basis,
         )  # fmt: skip
-        value, good = found.value.view(b, starts), found.converged.view(b, starts)
+        value = found.value.view(b, starts)
         top, at = value.max(dim=1)
-        # of starts that agree, one that has converged
-        fit = torch.where(good & (value >= (1 - near) * top[:, None]), value, -1.0)
-        at = torch.where(fit.amax(1) > 0, fit.argmax(1), at)
-        top = value.gather(1, at[:, None])[:, 0]
         better = top > best
         chosen = torch.arange(b, device=like.device) * starts + at
         right = torch.where(better[:, None], found.right[chosen], right)
@@ -107,8 +100,7 @@ def operator_norm(
             two = values.topk(2, dim=1).values
             agreement = torch.where(two[:, 0] > 0, (two[:, 0] - two[:, 1]) / two[:, 0].clamp_min(1e-300), 0.0)
             agreed = two[:, 0] - two[:, 1] <= near * two[:, 0] + rough
-        stuck = ~(good.all(dim=1) if spare is None else good.any(dim=1))
-        if bool((agreed | stuck).all()):
+        if bool((agreed | ~found.converged.view(b, starts).all(dim=1)).all()):
             break
     sure = _certify(exact, right if exact is search else right.double())
     limit = _SLACK * tolerance * sure.lower + floor
