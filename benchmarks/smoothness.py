@@ -118,7 +118,7 @@ def rivals(samples: int = 2) -> list[dict]:
     from geoattn.profiles.model_constants import SmoothnessPass
     from geoattn.smoothness.head_bounds import HeadBounds
     from geoattn.smoothness.layer_smoothness import layer_smoothness
-    from geoattn.smoothness.softmax_bound import head_softmax_bound
+    from geoattn.smoothness.softmax_norms import head_softmax_bound
     from geoattn.studies.ricci.text_models import long_text, text_model
 
     digits = ga.load_data("digits", split="test", limit=samples).pixels()

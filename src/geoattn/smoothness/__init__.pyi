@@ -19,6 +19,6 @@ from .measure_map import mean_field_ratio as mean_field_ratio
 from .norms import Norm as Norm
 from .result import Convergence as Convergence
 from .result import Smoothness as Smoothness
-from .softmax_bound import softmax_bound as softmax_bound
+from .softmax_norms import softmax_bound as softmax_bound
 from .wasserstein import TokenMeasure as TokenMeasure
 from .wasserstein import wasserstein2 as wasserstein2

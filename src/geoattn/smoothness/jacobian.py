@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, Literal
 
 import torch
@@ -90,20 +89,11 @@ class Jacobian:
         _check_size(_norms(f.value) * _norms(f.output), tokens.dtype)
         kernel = RowKernel if tokens.dtype == torch.float64 else TileKernel
         self.kernel = kernel(q, k, v, causal=f.causal, mask=self.mask, key_mask=self.key_mask)
-        self.tokens = tokens
-        self.after = NormTangent(f.norm, self._sum(), mask) if f.norm and f.norm_place == "after" else None
-
-    def _sum(self) -> Float[Tensor, "b n e"]:
-        """Attention, with the residual, before a norm that comes after."""
         out = self._join(self.kernel.value)
-        return out + self.tokens if self.map.residual else out
-
-    @functools.cached_property
-    def value(self) -> Float[Tensor, "b n e"]:
-        """The map itself at the tokens."""
-        f, out = self.map, self._sum()
+        out = out + tokens if f.residual else out
+        self.after = NormTangent(f.norm, out, mask) if f.norm and f.norm_place == "after" else None
         out = f.norm(out) if f.norm and f.norm_place == "after" else out
-        return out if self.mask is None else out.masked_fill(~self.mask[..., None], 0.0)
+        self.value: Float[Tensor, "b n e"] = out if mask is None else out.masked_fill(~mask[..., None], 0.0)
 
     @property
     def in_size(self) -> int:
@@ -124,13 +114,13 @@ class Jacobian:
         size = size if self.before is None else size * self.before.size()
         size = size + 1.0 if f.residual else size
         size = size if self.after is None else size * self.after.size()
-        return 16 * size * torch.finfo(self.tokens.dtype).eps
+        return 16 * size * torch.finfo(self.value.dtype).eps
 
     def real_inputs(self) -> Bool[Tensor, "b N"] | None:
         """True for the coordinates of real tokens; None when all are."""
         if self.mask is None and self.key_mask is None:
             return None
-        ones = torch.ones(self.b, 1, self.in_size, dtype=torch.bool, device=self.tokens.device)
+        ones = torch.ones(self.b, 1, self.in_size, dtype=torch.bool, device=self.value.device)
         h, c = self.split(ones)
         parts = [_real(h, self.mask), _real(c, self.key_mask)]
         return torch.cat([t.flatten(2) for t in parts if t is not None], dim=2)[:, 0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -40,7 +40,6 @@ def largest_singular(
     floor: float = 0.0,
     steps: int,
     basis: int = 32,
-    spare: float | None = None,
 ) -> Triplets:
     r"""Largest singular triplet of B maps, by their products with vectors and transposed.
 
@@ -54,10 +53,6 @@ def largest_singular(
     ``fresh`` gives random start vectors (and those for closed spaces). Each step is one product and one transposed
     product with all B maps. It stops when all have a residual below tolerance times value plus ``floor``, or after
     ``steps``. Memory: 2 B (basis + 1) vectors.
-
-    ``spare`` is for B starts of one map, of which one must converge and the others say whether it is the largest: a
-    start whose residual is below spare times its value is set aside, as long as another goes on; products then have
-    fewer vectors. It ends when one has converged and the others are that far.
     """
     v = _unit(fresh())
     count, size = v.shape
@@ -69,7 +64,6 @@ def largest_singular(
     tiny = _NOISE * torch.finfo(v.dtype).eps
     done = torch.zeros(count, dtype=torch.bool, device=v.device)
     taken = torch.zeros(count, dtype=torch.long, device=v.device)
-    places, aside = torch.arange(count, device=v.device), []
     residual = torch.full((count,), float("inf"), **kind)
     x = y = s = torch.zeros(0)
     k = 0
@@ -93,53 +87,18 @@ def largest_singular(
         done |= residual <= tolerance * scale + floor
         if bool(done.all()):
             break
-        if spare is not None:
-            off = residual <= spare * scale + floor
-            if bool(off.all()) and (bool(done.any()) or any(bool(found[-1].any()) for _, found in aside)):
-                break
-            if bool(off.all()):
-                off[residual.argmin()] = False
-            if bool(off.any()):
-                now = _Part(places, left, right, x, s, y, residual, taken, done)
-                aside.append(now.at(off))
-                places, left, right, small, x, s, y, residual, taken, done, z, beta, closed = (
-                    t[~off] for t in (places, left, right, small, x, s, y, residual, taken, done, z, beta, closed)
-                )
         small[:, k - 1, k] = beta
         if bool(closed.any()):
-            new, _, length = _orthogonalise(_unit(fresh()[places]), right[:, :k])
+            new, _, length = _orthogonalise(_unit(fresh()), right[:, :k])
             new = torch.where((length > 1e-6)[:, None], new, 0.0)  # zero: the basis spans all there is
             z = torch.where(closed[:, None], new, z)
         right[:, k] = z
         if k == basis:
             k = _shrink(left, right, small, x, s, y, residual_row=beta)
-            same = torch.eye(k, **kind).expand(len(places), k, k)
-            x, s, y = same, s[:, :k], same
-    parts = [*aside, _Part(places, left, right, x, s, y, residual, taken, done).at(slice(None))]
-    order = torch.cat([place for place, _ in parts]).argsort()
-    columns = zip(*(found for _, found in parts), strict=True)
-    return Triplets(*(torch.cat(column)[order] for column in columns))
-
-
-class _Part(NamedTuple):
-    """The state of some maps, and their triplets."""
-
-    places: Tensor
-    left: Tensor
-    right: Tensor
-    x: Tensor
-    s: Tensor
-    y: Tensor
-    residual: Tensor
-    taken: Tensor
-    done: Tensor
-
-    def at(self, chosen: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """(Which maps, the fields of `Triplets`)."""
-        places, left, right, x, s, y, residual, taken, done = (t[chosen] for t in self)
-        best_left = torch.einsum("bk,bkm->bm", x[:, :, 0].to(left), left[:, : x.shape[1]])
-        best_right = torch.einsum("bk,bkn->bn", y[:, 0].to(right), right[:, : y.shape[1]])
-        return places, (s[:, 0].clone(), best_left, best_right, residual, taken, done)
+            x, s, y = (torch.eye(k, **kind).expand(count, k, k), s[:, :k], torch.eye(k, **kind).expand(count, k, k))
+    best_left = torch.einsum("bk,bkm->bm", x[:, :, 0].to(left), left[:, : x.shape[1]])
+    best_right = torch.einsum("bk,bkn->bn", y[:, 0].to(right), right[:, : y.shape[1]])
+    return Triplets(s[:, 0].clone(), best_left, best_right, residual, taken, done)
 
 
 def _shrink(left: Tensor, right: Tensor, small: Tensor, x: Tensor, s: Tensor, y: Tensor, residual_row: Tensor) -> int:

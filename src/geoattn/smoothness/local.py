@@ -15,7 +15,6 @@ from geoattn.smoothness.inputs import read_tokens
 from geoattn.smoothness.jacobian import Jacobian, Wrt
 from geoattn.smoothness.norms import Norm
 from geoattn.smoothness.operator_norm import Found, operator_norm
-from geoattn.smoothness.prefix_start import prefix_start
 from geoattn.smoothness.result import Convergence, Smoothness
 
 __all__ = ["local_lipschitz", "local_lipschitz_at", "packed"]
@@ -150,15 +149,13 @@ def local_lipschitz_at(
         these = slice(start, start + group)
         masks = {name: None if m is None else m[these] for name, m in (("mask", mask), ("context_mask", context_mask))}
         exact = Jacobian(f, x[these], None if y is None else y[these], **masks, wrt=wrt)
-        seeker, begin = exact, None
+        seeker = exact
         if search == "float32":
             seeker = Jacobian(f, x[these].float(), None if y is None else y[these].float(), **masks, wrt=wrt)
-            if y is None and mask is None:
-                begin = prefix_start(f, x[these].float(), tolerance=tolerance, seed=seed)
         parts.append(
             operator_norm(
                 exact, seeker, (len(x[these]), exact.in_size), seeker.value, real=exact.real_inputs(),
-                starts=starts, tolerance=tolerance, steps=iterations, seed=seed, floor=exact.rounding(), begin=begin,
+                starts=starts, tolerance=tolerance, steps=iterations, seed=seed, floor=exact.rounding(),
             )
         )  # fmt: skip
     found = Found.joined(parts)

@@ -16,8 +16,6 @@ from geoattn.smoothness.result import Convergence
 __all__ = ["Found", "Operator", "operator_norm"]
 
 _ROUNDS = 3  # of fresh starts when no two agree
-_SPARE = 10.0  # tolerances of the residual at which a start beside the first has done its part
-_TAIL = 0.03  # of a random move in a start from a guess
 _SLACK = 2.0  # certificate against the residual of the recurrence, which rounding separates
 
 
@@ -65,16 +63,13 @@ def operator_norm(
     seed: int,
     floor: float = 0.0,
     basis: int = 32,
-    begin: Callable[[], Float[Tensor, " N"]] | None = None,
 ) -> Found:
     """Search with one operator, certify with the other.
 
     ``size`` is (b, N), ``like`` a tensor of the dtype and device of the search. All starts of all maps run at once. The
     starts depend on the seed and N alone, so a sample gets the same ones whatever batch it is in. Where no second
     start comes within ten tolerances of the largest value, fresh starts are tried, up to three rounds. What the search
-    found and the exact operator does not confirm is improved with the exact one. Of several starts of a single map one
-    must converge; the others go on until their value is known as well as agreement asks for. ``begin`` gives a guess
-    for the second of them. Residuals and differences below
+    found and the exact operator does not confirm is improved with the exact one. Residuals and differences below
     ``floor`` (in float64; more in the search if that is coarser) are rounding and count as zero.
     """
     b, n = size
@@ -87,24 +82,14 @@ def operator_norm(
     agreement = torch.full((b,), float("nan"), dtype=torch.float64, device=like.device)
     agreed = torch.ones(b, dtype=torch.bool, device=like.device)
     for round_ in range(_ROUNDS):
-        draw = _fresh(b, starts, n, real, like, seed, round_)
-        if begin is not None and b == 1 and starts > 1 and round_ == 0:
-            first = draw()
-            first[1] = begin() + _TAIL / first[1].norm() * first[1]
-            draw = _first_then(first, draw)
         found = largest_singular(
-            lambda v: search.apply(v.view(b, -1, v.shape[1])).flatten(0, 1),
-            lambda u: search.adjoint(u.view(b, -1, u.shape[1])).flatten(0, 1),
-            draw,
+            lambda v: search.apply(v.view(b, starts, -1)).flatten(0, 1),
+            lambda u: search.adjoint(u.view(b, starts, -1)).flatten(0, 1),
+            _fresh(b, starts, n, real, like, seed, round_),
             tolerance=tolerance, floor=rough, steps=steps, basis=basis,
-            spare=_SPARE * tolerance if b == 1 and starts > 1 else None,
         )  # fmt: skip
-        value, good = found.value.view(b, starts), found.converged.view(b, starts)
+        value = found.value.view(b, starts)
         top, at = value.max(dim=1)
-        # of starts that agree, one that has converged
-        fit = torch.where(good & (value >= (1 - near) * top[:, None]), value, -1.0)
-        at = torch.where(fit.amax(1) > 0, fit.argmax(1), at)
-        top = value.gather(1, at[:, None])[:, 0]
         better = top > best
         chosen = torch.arange(b, device=like.device) * starts + at
         right = torch.where(better[:, None], found.right[chosen], right)
@@ -115,7 +100,7 @@ def operator_norm(
             two = values.topk(2, dim=1).values
             agreement = torch.where(two[:, 0] > 0, (two[:, 0] - two[:, 1]) / two[:, 0].clamp_min(1e-300), 0.0)
             agreed = two[:, 0] - two[:, 1] <= near * two[:, 0] + rough
-        if bool((agreed | ~good.any(dim=1)).all()):
+        if bool((agreed | ~found.converged.view(b, starts).all(dim=1)).all()):
             break
     sure = _certify(exact, right if exact is search else right.double())
     limit = _SLACK * tolerance * sure.lower + floor

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -38,11 +37,7 @@ class RowKernel:
     ) -> None:
         self.q, self.k, self.v = q, k, v
         self.causal, self.mask, self.key_mask = causal, mask, key_mask
-
-    @functools.cached_property
-    def value(self) -> Float[Tensor, "b h n p"]:
-        """The outputs o."""
-        return torch.cat([p @ self.v[:, :, : p.shape[-1]] for _, p in self._blocks(1)], dim=2)
+        self.value = torch.cat([p @ v[:, :, : p.shape[-1]] for _, p in self._blocks(1)], dim=2)
 
     def jvp(self, dq: Any, dk: Any, dv: Any) -> Float[Tensor, "b h s n p"]:
         r""":math:`do_i = \sum_j P_{ij} dv_j + \sum_j P_{ij} (ds_{ij} - \overline{ds}_i) v_j`, ds = dq.k + q.dk."""

@@ -14,7 +14,7 @@ from geoattn.profiles.batches import read_batch
 from geoattn.profiles.model_constants import SmoothnessPass
 from geoattn.smoothness import local_lipschitz, softmax_bound
 from geoattn.smoothness.layer_smoothness import layer_smoothness
-from geoattn.smoothness.softmax_bound import head_softmax_bound, softmax_norm
+from geoattn.smoothness.softmax_norms import head_softmax_bound, softmax_norm
 
 
 @given(st.lists(st.floats(-30, 30), min_size=1, max_size=9))
