@@ -89,7 +89,8 @@ def columns_of(table: pa.Table, columns: Sequence[str], label: str, where: str) 
     found = next((c for c in columns if c in table.column_names), None)
     if found is None or label not in table.column_names:
         raise GeoattnError(
-            f"{where}: expected columns {' or '.join(columns)} and {label}; got {', '.join(map(visible, table.column_names[:20]))}."
+            f"{where}: expected columns {' or '.join(columns)} and {label}; got"
+            f" {', '.join(map(visible, table.column_names[:20]))}."
         )
     column = table.column(found)
     if pa.types.is_struct(column.type):
