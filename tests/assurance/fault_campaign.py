@@ -1,6 +1,6 @@
 """Every fault at every change of every job, and what came of it.
 
-    python -m tests.assurance.fault_campaign OUT.json [job ...]
+    python -m tests.assurance.fault_campaign OUT.json [--every K] [job ...]
 
 writes one row for each fault: the job, the kind, at which change, how the process ended, and what was wrong afterwards.
 """
@@ -98,10 +98,10 @@ def side_by_side(job: Job, count: int, kind: str, at: int) -> dict[str, Any]:
     }
 
 
-def main(out: Path, names: list[str]) -> int:
+def main(out: Path, names: list[str], every: int = 1) -> int:
     rows: list[dict[str, Any]] = []
     local = [name for name in JOBS if name != "study on ray"]
-    for row in campaign(names or local):
+    for row in campaign(names or local, every):
         rows.append(row)
         sys.stderr.write(f"{len(rows)} {row}\n" if row["wrong"] else "")
     if not names:
@@ -125,5 +125,8 @@ def main(out: Path, names: list[str]) -> int:
 if __name__ == "__main__":
     from tests.assurance.fault_jobs import warm_up
 
-    warm_up()
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))
+    given = sys.argv[2:]
+    if "study on ray" not in given:  # Ray wants a process that did little before
+        warm_up()
+    step = int(given[given.index("--every") + 1]) if "--every" in given else 1
+    sys.exit(main(Path(sys.argv[1]), [name for name in given if name in JOBS], step))

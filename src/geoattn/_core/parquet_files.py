@@ -6,11 +6,16 @@ therefore so small that each would fit if all of its values were as long as the 
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from geoattn._core.errors import GeoattnError
 from geoattn._core.read_limit import Budget, allowance, check_need
+from geoattn._core.visible import visible
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +51,7 @@ def read_columns(file: Any, where: Any, names: Sequence[str] | None = None) -> p
     most = allowance(where) // _SHARE
     try:
         rows = min(_MOST_ROWS, max(1, most // _PIECES // max(1, _largest(file, names, where, most))))
-        budget = Budget(where, f"column {', '.join(names[:5])}", most=most)
+        budget = Budget(where, f"column {', '.join(map(visible, names[:5]))}", most=most)
         batches = []
         for batch in file.iter_batches(rows, columns=names, use_threads=False):
             budget.spend(batch.nbytes)
@@ -55,27 +60,49 @@ def read_columns(file: Any, where: Any, names: Sequence[str] | None = None) -> p
     except (pa.ArrowException, MemoryError, OSError, ValueError, OverflowError) as error:
         if isinstance(error, GeoattnError):
             raise
-        raise GeoattnError(f"{where}, column {', '.join(names[:5])}: cannot be read ({_first_line(error)}).") from None
+        raise GeoattnError(
+            f"{where}, column {', '.join(map(visible, names[:5]))}: cannot be read ({_first_line(error)})."
+        ) from None
 
 
 def _largest(file: Any, names: Sequence[str], where: Any, most: int) -> int:
-    """The bytes of the largest value that a row of these columns can hold, by the header."""
-    largest, numbers = 0, 0
-    for group in range(file.metadata.num_row_groups):
-        here = 0
-        for k in range(file.metadata.num_columns):
-            column, about = file.metadata.row_group(group).column(k), file.schema.column(k)
-            if column.path_in_schema.split(".")[0] not in names:
-                continue
-            if column.physical_type in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"):
-                if about.max_repetition_level:
-                    raise GeoattnError(f"{where}: lists of texts ({column.path_in_schema}) are not read.")
-                here += column.total_uncompressed_size
-            else:
-                numbers += 8 * column.num_values
-        largest = max(largest, here)
-    check_need(where, numbers, "its numbers", most=most)
-    return largest
+    """The bytes of the largest value that a row of these columns can hold, by the header.
+
+    The header of a single column is not asked for here: pyarrow ends the process when that one is damaged.
+    """
+    leaves = [file.schema.column(k) for k in range(file.metadata.num_columns)]
+    leaves = [leaf for leaf in leaves if leaf.path.split(".")[0] in names]
+    texts = [leaf for leaf in leaves if leaf.physical_type in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")]
+    for leaf in texts:
+        if leaf.max_repetition_level:
+            raise GeoattnError(f"{where}: lists of texts ({visible(leaf.path)}) are not read.")
+    lists = sum(leaf.max_repetition_level > 0 for leaf in leaves)
+    numbers = file.metadata.num_rows * (len(leaves) - len(texts) - lists)
+    if lists:
+        numbers += _values_in_lists(where, names)
+    check_need(where, 8 * numbers, "its numbers", most=most)
+    if not texts:
+        return 0
+    groups = range(file.metadata.num_row_groups)
+    return max((file.metadata.row_group(group).total_byte_size for group in groups), default=0)
+
+
+_COUNT = """
+import json, sys
+import pyarrow.parquet as pq
+about, names = pq.ParquetFile(sys.argv[1]).metadata, json.loads(sys.argv[2])
+columns = [about.row_group(g).column(k) for g in range(about.num_row_groups) for k in range(about.num_columns)]
+print(sum(column.num_values for column in columns if column.path_in_schema.split(".")[0] in names))
+"""
+
+
+def _values_in_lists(where: Any, names: Sequence[str]) -> int:
+    """How many numbers lists hold, asked in a process of its own: the header of a damaged column ends it."""
+    command = [sys.executable, "-c", _COUNT, os.fspath(where), json.dumps(list(names))]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode or not done.stdout.strip().isdigit():
+        raise GeoattnError(f"{where}, column {', '.join(map(visible, names[:5]))}: its header is damaged.")
+    return int(done.stdout)
 
 
 def _schema(file: Any, names: Sequence[str]) -> Any:

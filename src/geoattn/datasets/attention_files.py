@@ -12,6 +12,7 @@ import numpy as np
 
 from geoattn._core.errors import GeoattnError
 from geoattn._core.numpy_files import npz_names, read_npz
+from geoattn._core.visible import visible
 
 __all__ = ["AXES", "Layer", "open_attention"]
 
@@ -77,7 +78,7 @@ def open_attention(path: str | Path, *, keys: Sequence[str] = (), axes: Sequence
     layers: list[Layer] = []
     for array in arrays:
         prefix = array.name if len(arrays) > 1 else ""
-        where = f"{path}, array {array.name!r}" if array.name else str(path)
+        where = f"{path}, array {array.name[:80]!r}" if array.name else str(path)
         layers += _layers(array, prefix, where, axes)
     return layers
 
@@ -174,7 +175,7 @@ def _read_safetensors(path: Path, keys: Sequence[str]) -> list[_Array]:
                 if keys or (len(shape) >= 2 and shape[-1] == shape[-2]):
                     arrays.append(_Array(name, shape, dtype, lambda name=name, dtype=dtype: load(name, dtype)))
                 else:
-                    others.append(f"{name} {shape}")
+                    others.append(f"{visible(name)} {shape}")
     except (GeoattnError, OSError):
         raise
     except Exception as error:
@@ -188,7 +189,9 @@ def _read_safetensors(path: Path, keys: Sequence[str]) -> list[_Array]:
 def _choose(path: Path, present: list[str], keys: Sequence[str]) -> list[str]:
     for key in keys:
         if key not in present:
-            raise GeoattnError(f"{path} has no array {key!r}; it has {', '.join(present[:20]) or 'none'}.")
+            raise GeoattnError(
+                f"{path} has no array {key!r}; it has {', '.join(map(visible, present[:20])) or 'none'}."
+            )
     return list(keys) or present
 
 

@@ -23,6 +23,7 @@ from geoattn._core.numpy_files import read_npz as read_arrays
 from geoattn._core.parquet_files import open_parquet, read_columns
 from geoattn._core.read_limit import Budget, check_need, memory_of
 from geoattn._core.text_files import lines_of, open_bytes, parse_json
+from geoattn._core.visible import visible
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,7 +89,8 @@ def columns_of(table: pa.Table, columns: Sequence[str], label: str, where: str) 
     found = next((c for c in columns if c in table.column_names), None)
     if found is None or label not in table.column_names:
         raise GeoattnError(
-            f"{where}: expected columns {' or '.join(columns)} and {label}; got {', '.join(table.column_names)}."
+            f"{where}: expected columns {' or '.join(columns)} and {label}; got"
+            f" {', '.join(map(visible, table.column_names[:20]))}."
         )
     column = table.column(found)
     if pa.types.is_struct(column.type):

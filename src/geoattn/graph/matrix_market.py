@@ -38,7 +38,9 @@ def read_matrix_market(path: Path) -> Any:
         rows, columns, count = _sizes(path, file)
         rest = path.stat().st_size - file.tell()
         if count > rest // _SHORTEST + 1:
-            raise GeoattnError(f"{path}: its header says {count:,} entries, and {rest:,} bytes follow. Is it complete?")
+            raise GeoattnError(
+                f"{path} cannot be read: its header says {count:,} entries, and {rest:,} bytes follow. Is it complete?"
+            )
         check_nodes(path, max(rows, columns), 2 * count)
         width = 2 if field == "pattern" else 3
         if count == 0:
@@ -49,8 +51,8 @@ def read_matrix_market(path: Path) -> Any:
             raise GeoattnError(f"{path}: an entry cannot be read ({' '.join(str(error).split())}).") from None
     if entries.shape != (count, width):
         raise GeoattnError(
-            f"{path}: its header says {count:,} entries of {width} numbers; {entries.shape[0]:,} of {entries.shape[1]}"
-            " were found. Is it complete?"
+            f"{path} cannot be read: its header says {count:,} entries of {width} numbers; {entries.shape[0]:,} of"
+            f" {entries.shape[1]} were found. Is it complete?"
         )
     place = entries[:, :2]
     if not ((place >= 1) & (place <= (rows, columns)) & (place == np.floor(place))).all():

@@ -12,12 +12,14 @@ from torch import nn
 
 from geoattn._core.errors import GeoattnError
 from geoattn._core.read_limit import check_need
+from geoattn._core.visible import visible
 
 __all__ = ["check_settings", "check_size"]
 
 _MODULE = 8_000  # bytes that Python takes for a module without weights
 #: By what is in its name, how large a whole number of a configuration may be. The first that fits counts.
 _MOST = (
+    (re.compile(r"param|seed|flops|seen"), 2**63),  # notes on how it was made
     (re.compile(r"layers?$|layer_|depth|blocks?$|stages?$"), 2**14),
     (re.compile(r"labels?$|class|heads?$|experts?$|groups?$"), 2**20),
     (re.compile(r""), 2**25),
@@ -43,7 +45,7 @@ def check_settings(content: Any, where: str) -> None:
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
             most = next(most for pattern, most in _MOST if pattern.search(name))
             if abs(value) > most and not (isinstance(value, float) and most == _MOST[-1][1]):
-                raise GeoattnError(f"{where}: {name[:60]} must be at most {most}; got {str(value)[:20]}.")
+                raise GeoattnError(f"{where}: {visible(name)} must be at most {most}; got {str(value)[:20]}.")
 
 
 def check_size(build: Callable[[], Any], where: Any, *, most: int | None = None) -> None:

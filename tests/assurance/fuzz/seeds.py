@@ -81,7 +81,7 @@ def seeds() -> dict[str, list[bytes]]:
         "graph.mtx": [_MTX.encode()],
         "graph.edgelist": [b"a b 1.5\nb c 2\n# comment\nc a 1e-3\n", b"source,target\n1,2\n2,3\n"],
         "curvature.npz": [_saved(ga.ollivier_ricci(maps.astype(float)).save)],
-        "edges.npz": [_saved(ga.ollivier_ricci(nx.path_graph(4), "hop").save)],
+        "edges.npz": [_saved(ga.ollivier_ricci(nx.house_graph(), "grc-0.6").save)],
         "profile.npz": [_saved(small_profile().save)],
         "trajectory.npz": [_saved(run.save)],
         "trial.json": [_trial()],

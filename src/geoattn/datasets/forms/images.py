@@ -106,7 +106,15 @@ def open_picture(image: Any, where: str) -> UInt8[np.ndarray, "h w c"]:
         pixels = np.asarray(image.convert("L" if grey else "RGB"))
     except GeoattnError:
         raise
-    except (OSError, ValueError, SyntaxError, EOFError, struct.error, Image.DecompressionBombError) as error:
+    except (
+        OSError,
+        ValueError,
+        SyntaxError,
+        EOFError,
+        MemoryError,
+        struct.error,
+        Image.DecompressionBombError,
+    ) as error:
         raise GeoattnError(
             f"{where}: not an image that can be read ({(str(error) or type(error).__name__).splitlines()[0]})."
         ) from None
@@ -119,7 +127,8 @@ def open_image(image: bytes | Path, where: str) -> Any:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit is that of all readers
-        opened = Image.open(io.BytesIO(image) if isinstance(image, bytes) else image)
+        # From memory: a chunk that says it has 4 GB is then as long as the file, and not allocated first.
+        opened = Image.open(io.BytesIO(image if isinstance(image, bytes) else image.read_bytes()))
     width, height = opened.size
     # Turned and converted, it is in memory three times; a pixel takes four bytes.
     check_need(where, 12 * width * height, f"an image of {width:,} x {height:,} pixels")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from geoattn._core.errors import GeoattnError
+from geoattn._core.visible import visible
 from geoattn.datasets.forms.encodings import encoded_rows
 from geoattn.datasets.forms.form import Asked, Form, Samples, nothing
 from geoattn.datasets.forms.images import is_picture, picture_samples
@@ -39,7 +40,7 @@ def table_samples(table: Table, asked: Asked) -> Samples:
         return _ready(table, ready)
     name = asked.column or _guess(table)
     if name not in table.columns:
-        raise GeoattnError(f"{table.name} has no column {name!r}; it has {', '.join(table.columns)}.")
+        raise GeoattnError(f"{table.name} has no column {name!r}; it has {_named(table.columns)}.")
     label, labels, classes = _labels(table, asked, name)
     about = {"labels": labels, "classes": classes, "source": table.source, "split": name}
     values = [_picture(value) for value in table.column(name)]
@@ -51,9 +52,15 @@ def table_samples(table: Table, asked: Asked) -> Samples:
     if not isinstance(values[0], str):
         raise GeoattnError(
             f"{table.name}: column {name!r} holds {type(values[0]).__name__}, not texts or images; name another of"
-            f" {', '.join(c for c in table.columns if c not in (name, label))} with column=."
+            f" {_named(c for c in table.columns if c not in (name, label))} with column=."
         )
     return text_samples(values, table.name, asked, **about)
+
+
+def _named(columns: Iterable[str]) -> str:
+    """Names of columns on one line; a file may hold anything there."""
+    names = [visible(name) for name in columns]
+    return ", ".join(names[:20]) + ", ..." * (len(names) > 20)
 
 
 def _scalars(values: Sequence[Any]) -> bool:
@@ -73,7 +80,7 @@ def _guess(table: Table) -> str:
     found = [name for name in others if _is_input(table.column(name)[0])]
     if len(found) == 1:
         return found[0]
-    which = f"several ({', '.join(found)})" if found else f"none of {', '.join(table.columns) or 'no column'}"
+    which = f"several ({_named(found)})" if found else f"none of {_named(table.columns) or 'no column'}"
     raise GeoattnError(f"{table.name}: which column holds the texts or images? {which}; name it with column=.")
 
 
@@ -86,7 +93,7 @@ def _labels(table: Table, asked: Asked, taken: str) -> tuple[str, tuple[Any, ...
     if asked.labels is not None and not isinstance(asked.labels, str):
         return "", as_labels(asked.labels, table.rows), None
     if isinstance(asked.labels, str) and asked.labels not in table.columns:
-        raise GeoattnError(f"{table.name} has no column {asked.labels!r}; it has {', '.join(table.columns)}.")
+        raise GeoattnError(f"{table.name} has no column {asked.labels!r}; it has {_named(table.columns)}.")
     name = asked.labels or next((n for n in _LABELS if n in table.columns and n != taken), "")
     if not name:
         return "", None, None
