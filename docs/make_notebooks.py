@@ -2,7 +2,7 @@
 
 A notebook is a script in the percent format of jupytext, ``NAME.py``, so that it can be read and reviewed as code. This
 program runs it in a kernel of its own and writes ``NAME.ipynb`` with its outputs beside it, and its first picture for
-the page of the gallery. Pictures are reduced to 64 colours, which makes them a third as large. ``--check`` runs the
+the page of the gallery. Pictures are reduced to 128 colours, which makes them less than half as large. ``--check`` runs the
 notebooks and writes nothing; ``embedded`` stands for those that run with what a wheel of geoattn holds.
 """
 
@@ -26,7 +26,7 @@ from PIL import Image
 FOLDER = Path(__file__).parent / "notebooks"
 THUMBNAILS = Path(__file__).parent / "images" / "notebooks"
 NEED_FOLDERS = ("language_model", "text_model", "vision_model")  # models and data sets that do not come with geoattn
-COLOURS = 64
+COLOURS = 128
 WIDTH = 720  # pixels of a picture of the gallery
 SECONDS = 1200  # of a cell, at most
 
@@ -89,7 +89,7 @@ def _opened(png: str) -> Image.Image:
 
 def _smaller(png: str) -> str:
     file = io.BytesIO()
-    _opened(png).quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE).save(file, "png", optimize=True)
+    _opened(png).quantize(COLOURS).save(file, "png", optimize=True)
     return base64.b64encode(file.getvalue()).decode()
 
 
