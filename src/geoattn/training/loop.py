@@ -25,6 +25,7 @@ from geoattn.training.checkpoint import Position, load_checkpoint, save_checkpoi
 from geoattn.training.distributed import Processes
 from geoattn.training.inputs import Inputs, image_inputs, make_tokenizer, text_inputs
 from geoattn.training.monitor import Monitor, MonitorHandle
+from geoattn.training.not_finite import find_culprit
 from geoattn.training.recipe import Recipe
 from geoattn.training.run_folder import alone_in
 from geoattn.training.training_log import JsonLines
@@ -276,42 +277,11 @@ class _Run:
 
     def _blame(self, rows: Tensor, value: float) -> str:
         """Where the loss went wrong: a weight, or the first layer with an output that is not finite."""
-        culprit = _bad_weight(self.model) or _bad_output(self.model, self.train_rows, rows, self.device)
+        culprit = find_culprit(self.model, self.train_rows, rows, self.device)
         kept = self.checkpoint is not None and self.checkpoint.exists()
         left = f"the last good checkpoint is {self.checkpoint}" if kept else "no checkpoint was written yet"
         at = f"epoch {self.position.epoch + 1}, step {self.position.step}"
         return f"the loss is {value} at {at}: {culprit}; {left}. Lower the learning rate or gamma."
-
-
-def _bad_weight(model: nn.Module) -> str | None:
-    for name, parameter in model.named_parameters():
-        if not bool(parameter.isfinite().all()):
-            return f"weights of layer {name!r} are not finite"
-    return None
-
-
-@torch.no_grad()
-def _bad_output(model: nn.Module, data: Inputs, rows: Tensor, device: Any) -> str:
-    """Run the batch again and name the first module, in the order of their ends, that makes something not finite."""
-    found: list[str] = []
-
-    def look(name: str, output: Any) -> None:
-        if isinstance(output, Tensor) and output.is_floating_point() and not bool(output.isfinite().all()):
-            found.append(name)
-
-    hooks = [
-        module.register_forward_hook(lambda _m, _i, output, name=name: look(name, output))
-        for name, module in model.named_modules()
-        if name
-    ]
-    try:
-        logits = data.forward(model, rows, device)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    if found:
-        return f"the first output that is not finite is that of layer {found[0]!r}"
-    return "the penalty is not finite" if bool(logits.isfinite().all()) else "the logits are not finite"
 
 
 @torch.no_grad()
