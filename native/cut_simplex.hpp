@@ -69,7 +69,7 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
         read(supplies);
         start(*start_[k]);
         // Of a part any feasible tree will do: where all ways lead over one node it has nothing but ties.
-        if constexpr (PART) return this->run(net_, negligible, supplies.allowed, stop, n_ / 4, n_ / 8);
+        if constexpr (PART) return this->run(net_, negligible, supplies.allowed, stop, n_ / 4);
         return finish(*start_[k], supplies.allowed, negligible, stop);
     }
 
