@@ -63,7 +63,7 @@ def test_the_gap_of_a_plain_map_is_rounding(n):
 
 
 def test_a_small_w1_is_proved_to_its_own_size():
-    """Sharp maps under grc-0.6: W1 is 1e-11 beside longer distances, where an absolute tolerance of 1e-12 would show."""
+    """Sharp maps under grc-0.6: W1 is 1e-11, where an absolute tolerance of 1e-12 would show."""
     n = 300
     rng = np.random.default_rng(0)
     q, k = rng.standard_normal((2, n, 64))
