@@ -135,7 +135,7 @@ def test_more_edges_begin_with_the_same() -> None:
     assert len(set(a.tolist())) == 435
     precision = Precision(0.05, samples=2)
     few, many = (edges_needed(precision, np.array([v]), np.ones(1))[0] for v in (0.0, 1.0))
-    assert few == precision.pilot == 16 < many
+    assert few == precision.pilot == 24 < many
 
 
 @pytest.mark.filterwarnings("ignore::geoattn.DegenerateCurvatureWarning")  # three tokens

@@ -100,10 +100,10 @@ def profile(
         One or several, by name or as `Convention`; the first one is that of the examples.
     precision, minutes
         All edges of maps of up to 65 tokens are solved. Of larger maps edges are drawn by ``seed`` until the half-width
-        of the interval of each head's distance to one is at most ``precision``, with at least 32 edges a head, or until
-        ``minutes`` are over. The interval is for the edges of the given data, not for other data; the table has it as
-        ``half_width``, and ``settings["precision"]`` says what was asked for and what was reached. Batches that can be
-        read once only are seen once, which may leave some heads above it.
+        of the interval of each head's distance to one is at most ``precision``, with at least 32 edges a head and 24 a
+        map, or until ``minutes`` are over. The interval is for the edges of the given data, not for other data; the
+        table has it as ``half_width``, and ``settings["precision"]`` says what was asked for and what was reached.
+        Batches that can be read once only are seen once, which may leave some heads above it.
     edges
         Instead of a precision: ``"all"``, a number of edges of each map, or ``"auto"``: all edges of maps of up to 65
         tokens, 512 of larger ones.
