@@ -108,7 +108,7 @@ def main(out: Path, names: list[str], every: int = 1) -> int:
         for count in (2, 4):
             for name in ("profile", "curvature", "study"):
                 for kind in ("kill", "power", "interrupt", "full"):
-                    for at in (2, 3, 9):
+                    for at in (2, 3, 4):
                         rows.append(side_by_side(JOBS[name], count, kind, at))
     bad = [row for row in rows if row["wrong"]]
     counts: dict[str, dict[str, int]] = {}

@@ -127,7 +127,7 @@ def read_jsonl(folder: Path, columns: Sequence[str], label: str) -> tuple[Inputs
             try:
                 row = parse_json(line)
                 texts.append(str(row[columns[0]]))
-                labels.append(int(row[label]))
+                labels.append(int(np.int64(int(row[label]))))
             except (ValueError, KeyError, TypeError, OverflowError):
                 raise GeoattnError(
                     f"{path}, line {number}: expected a JSON object with {columns[0]} and {label}; got {line[:60]!r}."

@@ -44,6 +44,10 @@ def table_samples(table: Table, asked: Asked) -> Samples:
     label, labels, classes = _labels(table, asked, name)
     about = {"labels": labels, "classes": classes, "source": table.source, "split": name}
     values = [_picture(value) for value in table.column(name)]
+    if len(values) != table.rows:
+        raise GeoattnError(
+            f"{table.name}: {table.rows:,} rows by its header, and column {visible(name)} holds {len(values):,}."
+        )
     empty = [row for row, value in enumerate(values) if value is None or value != value][:1] if _scalars(values) else []
     if empty:
         raise GeoattnError(f"{table.name}, column {name!r}, row {empty[0]}: no value; drop such rows first.")
