@@ -278,3 +278,18 @@ def test_linear_layers_by_visit():
     assert len(layers.passes) == 2
     assert layers.inside("0", 1)[0].input.min() >= 0
     assert layers.inside("0", 2) == []
+
+
+def test_texts_are_taken_as_a_profile_takes_them(tmp_path) -> None:
+    """A list of texts, and a table with a column of them, with the tokenizer that lies beside the model."""
+    import pandas as pd
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "good", "bad", "film"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    ga.load_model("bert-tiny", weights="random", classes=2, vocab_size=9).save_pretrained(tmp_path)
+    model, texts = ga.load_model(tmp_path), ["a good film", "a bad film"]
+    found = ga.model_smoothness(model, texts, layers="*layer.0*")
+    same = ga.model_smoothness(model, pd.DataFrame({"said": texts}), column="said", layers="*layer.0*")
+    assert found.settings["samples"] == 2
+    assert found.table["n"].max() == 5  # with the tokens at both ends
+    assert found.table["value"].tolist() == same.table["value"].tolist()

@@ -17,8 +17,10 @@ from geoattn._core.errors import GeoattnError
 from geoattn.attention.linear_layers import LinearLayers
 from geoattn.attention.selection import Layers
 from geoattn.attention.session import capture
+from geoattn.datasets.companions import companions_of
 from geoattn.datasets.dataset import Dataset
 from geoattn.datasets.feed import feed
+from geoattn.datasets.own_data import OwnBatches
 from geoattn.profiles.batches import Batch, evaluation, read_batch
 from geoattn.smoothness.layer_smoothness import LayerSmoothness, layer_smoothness
 from geoattn.smoothness.projections import Projections, projections_of
@@ -79,6 +81,7 @@ def model_smoothness(
     *,
     samples: Any = None,
     tokenizer: Any = None,
+    column: str | None = None,
     layers: Layers = None,
     whole: bool = True,
     progress: Callable[[float, int | None], object] | None = None,
@@ -95,8 +98,8 @@ def model_smoothness(
     model
         Any PyTorch model with self-attention whose queries, keys and values depend on their own token: with biases,
         rotary embeddings, shared key heads, norms of queries; causal or not, padded or not.
-    batches, tokenizer
-        As in `profile`: batches, or a `Dataset`.
+    batches, tokenizer, column
+        Batches, a `Dataset`, a list of texts or a DataFrame with its ``column``, as in `profile`.
     samples
         At most so many, the first ones; None is all of them.
     layers
@@ -123,6 +126,11 @@ def model_smoothness(
         raise GeoattnError(f"model must be a torch.nn.Module; got {type(model).__name__}. Load it with ga.load_model.")
     limit = None if samples is None else read_count("samples", samples, least=1)
     total = limit
+    if hasattr(batches, "columns") or (
+        isinstance(batches, (list, tuple)) and batches and all(isinstance(text, str) for text in batches)
+    ):
+        companions = companions_of(model, tokenizer, None)
+        batches, tokenizer = OwnBatches(batches, companions, column).dataset, companions.tokenizer
     if isinstance(batches, Dataset):
         total = len(batches) if limit is None else min(limit, len(batches))
         batches = feed(batches.subset(range(total)), model, tokenizer)
