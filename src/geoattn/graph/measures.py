@@ -24,7 +24,7 @@ def node_measures(
         share, inverse_total = _neighbour_shares(lengths, convention)
         divided = inverse_total.all()  # each row by its positive sum: no need to look for tokens with no neighbour
     alone = None if divided else share.sum(axis=-1) == 0
-    if share is attention and not alpha and not alone.any():
+    if share is attention and not alpha and alone is not None and not alone.any():
         return attention  # the rows themselves: a long map is not held twice
     measures = (1 - alpha) * share
     node = np.arange(lengths.shape[-1])

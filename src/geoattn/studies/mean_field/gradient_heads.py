@@ -146,10 +146,10 @@ def _figure(pairs: Pairs) -> Any:
             top.axhline(random, color=colour, lw=1, ls=":")
         top.axhline(1.0, color="black", lw=0.8)
         top.set(title=_TITLES.get(model, model), xlabel="layer", ylabel="gradient share", ylim=(0, 1.03))
-        points = bottom.scatter(own["alignment"], own["symmetry"], c=own["explained"], s=12, vmin=0, vmax=1)
+        bottom.scatter(own["alignment"], own["symmetry"], c=own["explained"], s=12, vmin=0, vmax=1)
         bottom.set(xlabel="alignment of V with D", ylabel="symmetry of D", ylim=(0, 1.03))
     axes[0, 0].legend(fontsize="small", loc="lower left")
-    figure.colorbar(points, ax=axes[1, :], label="explained by the best energy")
+    figure.colorbar(axes[1, 0].collections[0], ax=axes[1, :], label="explained by the best energy")
     return figure
 
 
