@@ -2,8 +2,8 @@
 
 A notebook is a script in the percent format of jupytext, ``NAME.py``, so that it can be read and reviewed as code. This
 program runs it in a kernel of its own and writes ``NAME.ipynb`` with its outputs beside it, and its first picture for
-the page of the gallery. Pictures are reduced to 128 colours, which makes them less than half as large. ``--check`` runs the
-notebooks and writes nothing; ``embedded`` stands for those that run with what a wheel of geoattn holds.
+the page of the gallery. Pictures are reduced to 128 colours, which makes them less than half as large. ``--check`` runs
+the notebooks and writes nothing; ``embedded`` stands for those that run with what a wheel of geoattn holds.
 """
 
 from __future__ import annotations
