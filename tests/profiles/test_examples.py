@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import geoattn as ga
-from geoattn.profiles import examples
+from geoattn.profiles.lenses import curvature
 
 
 class OneLayer(torch.nn.Module):
@@ -26,7 +26,7 @@ class OneLayer(torch.nn.Module):
 
 @pytest.fixture
 def solved(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many edges each call for an example solves."""
+    """How many edges each call of the lens solves, those of the example included."""
     counts: list[int] = []
 
     def counted(*args: Any, **options: Any) -> Any:
@@ -34,7 +34,7 @@ def solved(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         counts.append(len(found.values()))
         return found
 
-    monkeypatch.setattr(examples, "ollivier_ricci", counted)
+    monkeypatch.setattr(curvature, "ollivier_ricci", counted)
     return counts
 
 
@@ -43,7 +43,7 @@ def test_a_kept_sample_of_a_long_map_costs_sixteen_edges_a_head(solved: list[int
     """A profile that asks for few edges is not made slow by the sample that it keeps by default."""
     x = torch.randn(1, 90, 8, generator=torch.Generator().manual_seed(0))
     profile = ga.profile(OneLayer(sharpness), [x], edges=16)
-    assert solved == [2 * 16]
+    assert 2 * 16 < sum(solved) <= 2 * (16 + 16)  # 16 drawn edges and 16 strong ones of a head, some of them the same
     assert profile.settings["values"] == 2 * 16
     assert len(profile.examples) == 1
 

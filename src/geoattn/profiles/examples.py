@@ -138,10 +138,12 @@ def _mean_weights(attention: Tensor, valid: Bool[np.ndarray, "h n"]) -> np.ndarr
 
 
 def _strongest(weights: np.ndarray, count: int) -> np.ndarray:
+    """The heaviest edges of each head, so many and no more: equal weights are no reason to solve them all."""
     wanted = np.triu(weights > 0, 1)
     ranked = np.where(wanted, weights, 0.0).reshape(len(weights), -1)
-    limit = -np.partition(-ranked, count - 1, axis=1)[:, count - 1]
-    return wanted & (weights >= limit[:, None, None])
+    strong = np.zeros(ranked.shape, dtype=bool)
+    np.put_along_axis(strong, np.argpartition(-ranked, count - 1, axis=1)[:, :count], True, axis=1)
+    return strong.reshape(wanted.shape) & wanted
 
 
 def _shown_edges(

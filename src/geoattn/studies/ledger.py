@@ -148,7 +148,7 @@ def _page(one: Judged) -> str:
         parts.append(f"Effect ({one.primary}): {_effect(one)}, n = {one.trials}.{corrected}{seen}\n")
     if one.support:
         parts.append("## All findings\n")
-        parts.append(_table(["study", "data", "convention", "of what", "effect", "n"], map(_support, one.support)))
+        parts += _findings(one.support)
         for study, how, beside in dict.fromkeys((e.study, e.how, e.beside) for e in one.support):
             words = " ".join(filter(None, (f"{how}{_progress(study, one.support)}", beside)))
             parts.append(f"* `{study}`: {words}")
@@ -161,13 +161,31 @@ def _progress(study: str, support: tuple[Evidence, ...]) -> str:
     return f" {done} of {planned} trials are done." if done < planned else ""
 
 
-def _support(e: Evidence) -> list[str]:
-    f = e.finding
-    value = "" if f["difference"] is None else _number(f["difference"])
-    if f["low"] is not None and f["high"] is not None:
-        value += f" [{_number(f['low'])}, {_number(f['high'])}]"
-    what = f.get("measure") or f["claim"]
-    return [f"{e.study} ({e.size})", str(f["data"]), f.get("convention") or "", str(what), value, str(f["trials"])]
+def _findings(support: tuple[Evidence, ...]) -> list[str]:
+    """A table for each study and number: a row for each data set, a column for each convention."""
+    parts = []
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for e in support:
+        what = str(e.finding.get("measure") or e.finding["claim"])
+        groups.setdefault((f"{e.study} ({e.size})", what), []).append(e.finding)
+    for (study, what), findings in groups.items():
+        conventions = list(dict.fromkeys(f.get("convention") or "" for f in findings))
+        rows: dict[tuple[str, str, int], dict[str, str]] = {}
+        for f in findings:
+            place = (str(f["data"]), str(f["trials"]))
+            again = sum(key[:2] == place and (f.get("convention") or "") in row for key, row in rows.items())
+            rows.setdefault((*place, again), {})[f.get("convention") or ""] = _value(f)
+        head = ["data", "n", *(name or "effect" for name in conventions)]
+        lines = [[data, n, *(row.get(c, "") for c in conventions)] for (data, n, _), row in rows.items()]
+        parts += [f"`{study}`: {what}\n", _table(head, lines)]
+    return parts
+
+
+def _value(finding: dict[str, Any]) -> str:
+    value = "" if finding["difference"] is None else _number(finding["difference"])
+    if finding["low"] is not None and finding["high"] is not None:
+        value += f" [{_number(finding['low'])}, {_number(finding['high'])}]"
+    return value
 
 
 def _table(head: list[str], lines: Any) -> str:
