@@ -78,7 +78,7 @@ struct Network {
 
     template <class Length> double along(int u, int v, Length length) const {
         double sum = 0;
-        const std::uint16_t* before = &via[std::size_t(u) * n];
+        const std::uint16_t* before = via.data() + std::size_t(u) * n;  // a single class has no ways
         for (int hops = 0; v != u; v = before[v], ++hops) {
             sum += length(before[v], v);
             if (hops > n) return INF;
@@ -176,7 +176,7 @@ struct Network {
             int most = 1;
             for (int u = from; u < end; ++u) {
                 const double* row = &stored[std::size_t(u) * n];
-                const std::uint16_t* before = &via[std::size_t(u) * n];
+                const std::uint16_t* before = via.data() + std::size_t(u) * n;
                 std::fill(hops.begin(), hops.end(), 0);
                 for (int v = 0; v < n; ++v) {
                     if (v == u || !(row[v] < INF)) continue;

@@ -16,7 +16,7 @@ SWEEP = [
 
 
 def main() -> int:
-    """The exit code of pytest."""
+    """The exit code of pytest, which captures nothing: a sanitizer writes its report when it ends the process."""
     (kernel,) = Path(sys.argv[1]).glob("_native*.so")
     spec = importlib.util.spec_from_file_location("geoattn._native", kernel)
     assert spec is not None
@@ -24,7 +24,7 @@ def main() -> int:
     module = importlib.util.module_from_spec(spec)
     sys.modules["geoattn._native"] = module
     spec.loader.exec_module(module)
-    return int(pytest.main(["-q", "-p", "no:xdist", "-p", "no:cacheprovider", *(sys.argv[2:] or SWEEP)]))
+    return int(pytest.main(["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-s", *(sys.argv[2:] or SWEEP)]))
 
 
 if __name__ == "__main__":
