@@ -32,11 +32,11 @@ def trial(config: dict[str, Any]) -> dict[str, Any]:
     done = train(Recipe(**settings, regularisers=chosen))
     test = load_data(done.recipe.data, split="test", limit=done.recipe.test_limit, seed=done.recipe.data_seed)
     assert test.images is not None
-    constants = model_smoothness(done.model, test.subset(range(rows)), tolerance=1e-3, whole=False).to_pandas()
+    constants: Any = model_smoothness(done.model, test.subset(range(rows)), tolerance=1e-3, whole=False).to_pandas()
     wanted = [p for p in image_perturbations(test.images.shape[-1]) if p.name in _PERTURBATIONS]
     table = robustness(done.model, test, wanted, resamples=100, examples=0)
     attack = fgsm(done.model, test, steps=_ATTACKS, resamples=100)
-    by_layer: Any = constants.groupby("layer")["value"].mean()
+    by_layer = constants.groupby("layer")["value"].mean()
     return {
         "train_accuracy": done.train_accuracy, "test_accuracy": done.test_accuracy,
         "constants": [round(float(v), 5) for v in by_layer], "largest": round(float(constants["value"].max()), 5),
