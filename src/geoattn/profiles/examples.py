@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Bool, UInt8
 from torch import Tensor
 
@@ -126,43 +127,45 @@ class Examples:
 
 def edges_to_show(attention: Tensor, valid: Bool[np.ndarray, "h n"]) -> Bool[np.ndarray, "h n n"]:
     """Which edges of some maps an example shows: all of small graphs, of larger ones the strongest of each head."""
-    weights = _mean_weights(attention, valid)
-    n = weights.shape[-1]
-    return np.triu(weights > 0, 1) if n <= _ALL_UP_TO else _strongest(weights, _FEW if n <= _LONG else _FEWER)
+    h, n = valid.shape
+    wanted = np.zeros((h, n, n), dtype=bool)
+    for head, mask in enumerate(wanted):  # one by one: a long map is not held several times
+        real = torch.from_numpy(valid[head]).to(attention.device)
+        weights = attention[head].double()
+        weights = (weights + weights.T).mul_(real[:, None] & real).triu_(1)
+        if n <= _ALL_UP_TO:
+            mask[:] = (weights > 0).cpu().numpy()
+        else:  # so many and no more: equal weights are no reason to solve them all
+            best, place = weights.flatten().topk(min(_count(n), n * n))
+            mask.ravel()[place[best > 0].cpu().numpy()] = True
+    return wanted
 
 
-def _mean_weights(attention: Tensor, valid: Bool[np.ndarray, "h n"]) -> np.ndarray:
-    """(A_ij + A_ji) / 2 between tokens of the graph."""
-    weights = attention.double().cpu().numpy() * (valid[:, :, None] & valid[:, None, :])
-    return (weights + weights.swapaxes(-1, -2)) / 2
-
-
-def _strongest(weights: np.ndarray, count: int) -> np.ndarray:
-    """The heaviest edges of each head, so many and no more: equal weights are no reason to solve them all."""
-    wanted = np.triu(weights > 0, 1)
-    ranked = np.where(wanted, weights, 0.0).reshape(len(weights), -1)
-    strong = np.zeros(ranked.shape, dtype=bool)
-    np.put_along_axis(strong, np.argpartition(-ranked, count - 1, axis=1)[:, :count], True, axis=1)
-    return strong.reshape(wanted.shape) & wanted
+def _count(n: int) -> int:
+    """How many of the strongest edges of a head an example keeps."""
+    return n * _STRONGEST if n <= _ALL_UP_TO else _FEW if n <= _LONG else _FEWER
 
 
 def _shown_edges(
     piece: Piece, k: int, place: np.ndarray, kappa: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
     """Edges, weights and curvatures of sample k that an example keeps, of those that are solved."""
-    weights = _mean_weights(piece.attention[k], piece.valid[k])
-    n = weights.shape[-1]
+    n = piece.valid.shape[-1]
     place, kappa = place[place[:, 1] < place[:, 2]], kappa[place[:, 1] < place[:, 2]]
+    place, first = np.unique(place, axis=0, return_index=True)  # what is shown may be drawn once more, and is in order
+    kappa = kappa[first]
     inside = place - np.array([piece.heads.start, 0, 0])
+    head, i, j = torch.from_numpy(inside).T
+    maps = piece.attention[k]
+    weights = ((maps[head, i, j].double() + maps[head, j, i].double()) / 2).cpu().numpy()
     if n > _WHOLE_UP_TO:
-        strong = _strongest(weights, n * _STRONGEST if n <= _ALL_UP_TO else _FEW if n <= _LONG else _FEWER)
-        chosen = strong[tuple(inside.T)]
-        for head in range(len(weights)):
-            own = np.flatnonzero((inside[:, 0] == head) & np.isfinite(kappa))
-            chosen[own[np.argsort(kappa[own])[:_MOST_NEGATIVE]]] = True
-        place, kappa, inside = place[chosen], kappa[chosen], inside[chosen]
-    order = np.lexsort(inside.T[::-1])
-    return place[order], weights[tuple(inside[order].T)], kappa[order]
+        chosen = np.zeros(len(place), dtype=bool)
+        for own in (np.flatnonzero(inside[:, 0] == head) for head in range(len(maps))):
+            chosen[own[np.argsort(-weights[own], kind="stable")[: _count(n)]]] = True  # the strongest are all solved
+            known = own[np.isfinite(kappa[own])]
+            chosen[known[np.argsort(kappa[known])[:_MOST_NEGATIVE]]] = True
+        place, weights, kappa = place[chosen], weights[chosen], kappa[chosen]
+    return place, weights, kappa
 
 
 def _grid(height: int, width: int, n: int) -> tuple[int, int, int] | None:

@@ -15,6 +15,8 @@ from geoattn.profiles.pieces import Piece
 
 __all__ = ["WeightsLens"]
 
+_ROWS = 256  # of a map, at a time
+
 
 class WeightsLens(MeanLens):
     r"""Row entropy :math:`-\sum_j A_{ij} \log A_{ij}` (nats), weight on the token itself, variance of the map.
@@ -37,15 +39,25 @@ class WeightsLens(MeanLens):
 
     @staticmethod
     def _of_head(weights: Tensor, valid: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """(b,) sums over the rows of the maps (b, n, n) of one head, and over pairs; head by head to save memory."""
-        weights = weights.double()
-        entropy = -(torch.special.xlogy(weights, weights).sum(-1) * valid).sum(-1)
-        own = (weights.diagonal(dim1=-2, dim2=-1) * valid).sum(-1)
-        pairs = pairs & valid[:, :, None] & valid[:, None, :]
-        entries = pairs.sum((-1, -2)).double()
-        mean = (weights * pairs).sum((-1, -2)) / entries
-        variance = (((weights - mean[:, None, None]) * pairs) ** 2).sum((-1, -2)) / entries
-        return entropy, own, entries, variance
+        """(b,) sums over the rows of the maps (b, n, n) of one head, and over pairs.
+
+        Rows come in blocks, so that what is computed on the way stays small. Squares are taken around 1 / n, near which
+        the mean lies, so that their difference does not cancel.
+        """
+        b, n, _ = weights.shape
+        centre = 1.0 / n
+        entropy, own, entries, total, square = torch.zeros(5, b, dtype=torch.float64)
+        for start in range(0, n, _ROWS):
+            rows = slice(start, start + _ROWS)
+            block, real = weights[:, rows].double(), valid[:, rows]
+            entropy -= (torch.special.xlogy(block, block).sum(-1) * real).sum(-1)
+            own += (block.diagonal(offset=start, dim1=-2, dim2=-1) * real).sum(-1)
+            inside = pairs[:, rows] & real[:, :, None] & valid[:, None, :]
+            entries += inside.sum((-1, -2))
+            off = (block - centre).mul_(inside)
+            total += off.sum((-1, -2))
+            square += off.square_().sum((-1, -2))
+        return entropy, own, entries, (square - total**2 / entries).clamp_min(0.0) / entries
 
 
 def _allowed_pairs(piece: Piece) -> Tensor:
