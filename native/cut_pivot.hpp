@@ -67,12 +67,21 @@ template <int V, bool PART>
     return left >= 0 && best.slack < INF ? best : search_lengths(outward, rows, barred, list, count);
 }
 
+// Of very long maps: min over v of the distance u -> v plus more_[v], and where it is.
+template <int V, bool PART> double CutSimplex<V, PART>::least_distance(int u, int& at) const {
+    double low = INF;
+    for (int v = 0; v < n_; ++v)
+        if (const double value = more_[v] < INF ? net_.distance(u, v) + more_[v] : INF; value < low) low = value, at = v;
+    return low;
+}
+
 template <int V, bool PART>
 [[gnu::noinline]] auto CutSimplex<V, PART>::search_lengths(bool outward, const std::uint64_t* rows, const std::uint64_t* barred,
                                                            const std::int32_t* list, int count) -> Found {
     Found best;
     const auto least = [&](int u, int& at) {
         if (!direct_) return net_.lengths.least(u, more_.data(), at);
+        if (net_.stored.empty()) return least_distance(u, at);
         return least_sum(&net_.stored[std::size_t(u) * n_], more_.data(), n_, at);
     };
     if constexpr (PART) {

@@ -38,6 +38,8 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
 
     static constexpr int TOGETHER = 4;  // pairs whose trees grow in turns
 
+    void values_only() { values_only_ = true; }  // nobody asks for trees and potentials of all nodes
+
     void plan(const Supplies<std::int64_t>* supplies, int count, double negligible, const Stop& stop) {
         for (int k = 0; k < count; ++k) {
             read(supplies[k]);
@@ -45,7 +47,7 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
             if (!stage_.empty()) choose_stage(k, negligible, stop);
         }
         if (!stage_.empty()) grow_in_turns<TOGETHER>(count, [&](int k) -> auto& { return *stage_[k]->solver.start_[0]; });
-        for (int k = 0; k < count; ++k) begin_tree(k, negligible, stop, has_roles(supplies[k]));
+        for (int k = 0; k < count; ++k) begin_tree(k, negligible, stop, has_roles(supplies[k]) || net_.longer);
         grow_in_turns<TOGETHER>(count, [&](int k) -> auto& { return *start_[k]; });
     }
 
@@ -62,10 +64,13 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
     // The k-th pair of the plan.
     Outcome solve(const Supplies<std::int64_t>& supplies, int k, double negligible, const Stop& stop) {
         by_roles_ = has_roles(supplies);
+        proved_ = false;
         if (by_roles_) {
             solve_by_roles(*start_[k], negligible, stop);
-            grow_in_turns<1>(1, [&](int) -> auto& { return *start_[k]; });
+            if (proved_) return Outcome::optimal;
         }
+        if (net_.longer) return Outcome::stalled;  // a prefix has no edges
+        if (by_roles_) grow_in_turns<1>(1, [&](int) -> auto& { return *start_[k]; });
         read(supplies);
         start(*start_[k]);
         // Of a part any feasible tree will do: where all ways lead over one node it has nothing but ties.
@@ -77,7 +82,7 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
 
     // The k-th pair once more, on its edges alone: ties may leave a tree by roles that is optimal and not feasible for all edges.
     Outcome solve_by_edges(const Supplies<std::int64_t>& supplies, int k, double negligible, const Stop& stop) {
-        by_roles_ = false;
+        by_roles_ = proved_ = false;
         read(supplies);
         start_[k]->begin({});
         grow_in_turns<1>(1, [&](int) -> auto& { return *start_[k]; });
@@ -87,6 +92,7 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
 
     // Sum of flow * length, in units of mass. From here on the potentials are those of the given lengths.
     double cost() {
+        if (proved_) return cost_;
         long double sum = 0;  // sums of a thousand terms would round more than the gap allows
         p_[source_] = 0;
         slack_ = tree_violation_ = 0;
@@ -111,6 +117,7 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
     // Upper bound of cost() - optimum, in units of mass: what the edges of the tree lack to be tight, plus what the potentials
     // lack to be feasible, on the longest way.
     double excess(double moved_mass, double) {
+        if (proved_) return slack_ - tree_violation_ * moved_mass;  // each unit goes once, from a giver to a taker
         if (in_range_) round_potentials();
         if (in_range_) count_tree_edges();
         const double worst = violation(net_, extent_, p_.data(), in_range_ ? rough_p_.data() : nullptr, count_.data(), all_.data());
@@ -180,6 +187,8 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
     std::vector<int> far_, count_;  // sizes of the sides away from the source
     std::vector<std::int32_t> list_, rows_, order_;
     bool by_roles_ = false;                   // whether the last pair was solved so
+    bool values_only_ = false, proved_ = false;  // ... and its value is known without its edges
+    double cost_ = 0;
     bool direct_ = PART;                      // edges are distances, from givers to takers unless it is a part
     Row<std::uint64_t> role_[2];              // takers and givers
     Row<std::uint64_t> live_;                 // nodes that take part: these, those within the tree, and the last one
@@ -224,7 +233,9 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
     Outcome finish(StartTree<V, PART>& tree, double allowed, double negligible, const Stop& stop);
     TightFlow::Result flow_over_ties(const StartTree<V, PART>& tree, double negligible);
     void solve_by_roles(StartTree<V, PART>& tree, double negligible, const Stop& stop);
+    void prove_by_roles();
     Found find_by_roles(bool outward, const std::uint64_t* side, int& count);
+    double least_distance(int u, int& at) const;
 
     void read(const Supplies<std::int64_t>& s) {
         for (int v = 0; v < n_; ++v) supply_[v] = s.from[v] - s.to[v];

@@ -7,11 +7,11 @@ namespace geoattn::GEOATTN_ISA {
 // Whether a pair is solved by roles first: where most edges are essential, in long maps or if many nodes neither give nor take.
 // Reads the supplies.
 template <int V, bool PART> bool CutSimplex<V, PART>::has_roles(const Supplies<std::int64_t>& s) {
-    if (PART || !net_.by_roles || s.allowed > 0) return false;
     read(s);
+    if (PART || !net_.by_roles || s.allowed > 0 || (net_.stored.empty() && !values_only_)) return false;
     int givers = 0, takers = 0;
     for (const std::int64_t x : supply_) givers += x > 0, takers += x < 0;
-    return givers && takers && (V == 0 || (givers + takers) * 8 <= n_ * 7);
+    return givers && takers && (V == 0 || net_.longer || (givers + takers) * 8 <= n_ * 7);
 }
 
 // Columns up to the last node that gives or takes.
@@ -40,11 +40,13 @@ void CutSimplex<V, PART>::solve_by_roles(StartTree<V, PART>& tree, double neglig
         look_at(true);
         extent_.see(live_columns());
         start(tree);
-        Outcome outcome = this->run(net_, negligible, 0.0, stop, n_ / 4, TIES);
+        Outcome outcome = this->run(net_, negligible, 0.0, stop, n_ / 4, net_.stored.empty() ? this->NO_END : TIES);
         const bool flows = outcome == Outcome::tied && flow_over_ties(tree, negligible) == TightFlow::Result::found;
         if (outcome == Outcome::tied && !flows) outcome = this->run(net_, negligible, 0.0, stop, n_ / 4);
+        if (values_only_ && outcome == Outcome::optimal && in_range_ && this->forgotten_ == 0) prove_by_roles();
         look_at(false);
         extent_.see(extent_.columns());
+        if (proved_ || net_.longer) return;
         if (outcome == Outcome::optimal)
             from_root([&](double length, int node, int parent, bool out) { given_.push_back({length, node, parent, out}); });
         for (int v = 0; v < n_; ++v) kept_[v] = supply_[v] != 0;
@@ -52,6 +54,31 @@ void CutSimplex<V, PART>::solve_by_roles(StartTree<V, PART>& tree, double neglig
         std::erase_if(given_, [&](const Branch& x) { return !kept_[x.node]; });
     }
     tree.begin(given_);
+}
+
+// The value of the transport problem proper, without the other nodes: potentials that keep below the distances from givers to takers
+// bound it from below, flows along shortest ways from above. Distances are those of shortened lengths, and so never too long.
+template <int V, bool PART> void CutSimplex<V, PART>::prove_by_roles() {
+    long double sum = 0;
+    slack_ = 0;
+    for (int g = 0; g < last_; ++g) {
+        if (!flow_[g]) continue;
+        const int tail = edge_[g].tail(), head = edge_[g].head();
+        const double flow = double(flow_[g]), way = net_.given_way(tail, head);
+        sum += static_cast<long double>(flow) * way;
+        slack_ += flow * std::max(way - (p_[tail] - p_[head]), 0.0);
+    }
+    cost_ = double(sum);
+    tree_violation_ = -this->tie(net_);
+    const std::int16_t *plus = rough_p_.data(), *minus = plus + extent_.columns();
+    for (int w = 0; w < extent_.side_words(); ++w)
+        for (std::uint64_t left = role_[1][w]; left; left &= left - 1) {
+            const int u = 64 * w + std::countr_zero(left);
+            const std::int16_t* row = rough_[true] + std::size_t(u) * extent_.stride();
+            each_of(at_most<V>(extent_, row, plus, minus[u], role_[0].data(), Network::ROUGH_ERROR),
+                    [&](int v) { tree_violation_ = std::min(tree_violation_, net_.distance(u, v) - p_[u] + p_[v]); });
+        }
+    proved_ = cost_ < INF;
 }
 
 // Pivots, until they meet nothing but ties: then a flow over tight distances may end it at once.

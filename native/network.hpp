@@ -32,6 +32,7 @@ struct Network {
     Row<std::int16_t> rough_out, rough_in;    // lengths of essential edges from a class, and to it
     Row<std::int16_t> rough_to, rough_from;   // distances from a class, and to it; of undirected graphs the same, once
 
+    const Network* longer = nullptr;          // of the first classes of a network: that network (prefix_network.hpp)
     const Network* whole = nullptr;           // of a part: its edges are the distances of the whole
     const std::int16_t* part_rows[2] = {};    // of a part: rough distances to a class and from it
 
@@ -52,12 +53,18 @@ struct Network {
 
     double distance(int u, int v) const {
         if (!stored.empty()) return stored[std::size_t(u) * n + v];
+        if (longer) return longer->distance(u, v);
         return along(u, v, [&](int a, int b) { return lengths(a, b); });
+    }
+
+    double given_way(int u, int v) const {  // the given length of the way that is shortest by shortened ones
+        if (longer) return longer->given_way(u, v);
+        return along(u, v, [&](int a, int b) { return lengths.given(a, b); });
     }
 
     // By the given lengths: along a shortest way, or along one that shortened lengths cannot tell from it.
     double given_distance(int u, int v) const {
-        const double way = along(u, v, [&](int a, int b) { return lengths.given(a, b); });
+        const double way = given_way(u, v);
         if (stored.empty() || u == v || !(way < INF)) return way;
         const double limit = distance(u, v) * (1 + 4 * Lengths::SHARE);
         std::vector<std::pair<double, int>> order;  // of the nodes on such ways, by their distance from u
@@ -110,6 +117,8 @@ struct Network {
     static constexpr int STORED = 16384, KEPT = 4096;
     static constexpr int ROLES = 256;  // shorter maps are solved on their edges alone
 
+    static int stage_size(int n, int wanted) { return std::min(wanted, n <= 336 ? 65 : n <= FIXED ? 129 : n); }
+
     void prepare(Crew& crew, const Stop& stop) {
         find_ways(crew, stop);
         if (stop.asked()) return;
@@ -127,12 +136,27 @@ struct Network {
         const std::int64_t count = edges / 2;
         // Measured: fewer edges do not repay it. Where nearly all ways lead over one node the start tree is nearly optimal by itself.
         if (count >= (n <= 65 ? 1500 : 500) && count >= 5 * n) few = n / (count < 8 * n ? 5 : 3);
-        few = std::min(few, n <= 336 ? 65 : n <= FIXED ? 129 : n);
+        few = stage_size(n, few);
         halved = count * 8 >= std::int64_t(n) * n;
-        by_roles = halved && n > ROLES && n <= KEPT;
+        by_roles = halved && n > ROLES;
         if (few && n > 65) find_near(crew);
         std::vector<float>().swap(stored_float_);
         if (n > KEPT) Row<double>().swap(stored);
+    }
+
+    void find_near(Crew& crew) {
+        near.resize(std::size_t(n) * NEAR);
+        crew.each_block(n, [&](int from, int end) {
+            std::vector<std::uint16_t> others;
+            for (int v = from; v < end; ++v) {
+                const std::int16_t* row = &rough_to[std::size_t(v) * stride];
+                others.clear();
+                for (int u = 0; u < n; ++u)
+                    if (u != v) others.push_back(std::uint16_t(u));
+                std::partial_sort_copy(others.begin(), others.end(), &near[std::size_t(v) * NEAR], &near[std::size_t(v) * NEAR] + NEAR,
+                                       [&](int a, int b) { return row[a] < row[b]; });
+            }
+        });
     }
 
   private:
@@ -276,21 +300,6 @@ struct Network {
                     rough_in[std::size_t(v) * stride + u] = rough_out[std::size_t(u) * stride + v];
                     rough_from[std::size_t(v) * stride + u] = rough_to[std::size_t(u) * stride + v];
                 }
-        });
-    }
-
-    void find_near(Crew& crew) {
-        near.resize(std::size_t(n) * NEAR);
-        crew.each_block(n, [&](int from, int end) {
-            std::vector<std::uint16_t> others;
-            for (int v = from; v < end; ++v) {
-                const std::int16_t* row = &rough_to[std::size_t(v) * stride];
-                others.clear();
-                for (int u = 0; u < n; ++u)
-                    if (u != v) others.push_back(std::uint16_t(u));
-                std::partial_sort_copy(others.begin(), others.end(), &near[std::size_t(v) * NEAR], &near[std::size_t(v) * NEAR] + NEAR,
-                                       [&](int a, int b) { return row[a] < row[b]; });
-            }
         });
     }
 };

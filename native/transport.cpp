@@ -1,10 +1,12 @@
 // Graphs and pairs -> transport distances with certificates. Compiled once per instruction set.
+#include <map>
 #include <mutex>
 #include <optional>
 
 #include "cut_ties.hpp"
 #include "gradient.hpp"
 #include "masses.hpp"
+#include "prefix_network.hpp"
 #include "stray.hpp"
 
 namespace geoattn::GEOATTN_ISA {
@@ -40,11 +42,13 @@ Answer answer(Solver& solver, Outcome outcome, const Network& net, const Moves& 
 }
 
 // The pairs of one part, each from a tree of its own: no value depends on the other pairs, nor on the threads. `guests`: their nodes
-// lie in other parts, and what the measures move within this one is added to what is known.
+// lie in other parts, and what the measures move within this one is added to what is known. `net`: of the part, or of its first
+// classes; pairs that these do not prove are added to `left`.
 template <class Solver>
-void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, const std::vector<std::int64_t>& pairs, bool guests, Crew& crew) {
-    const Network& net = p.networks[p.network_of_part[id]];
+void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, const Network& net, const std::vector<std::int64_t>& pairs,
+                bool guests, std::vector<std::int64_t>* left, Crew& crew) {
     const int n = job.n;
+    std::mutex mutex;  // of `left`
     const double* measures = job.measures + std::size_t(g) * n * n;
     std::vector<int> slot(n, -1), named;
     for (const std::int64_t e : pairs) {
@@ -52,7 +56,7 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, const std::
             if (slot[x] < 0) slot[x] = int(named.size()), named.push_back(x);
         if (int(named.size()) == n) break;
     }
-    const Masses<std::int64_t> masses(job, g, p, id, named, net.n, crew);
+    const Masses<std::int64_t> masses(job, g, p, id, named, p.networks[p.network_of_part[id]].n, crew);
     std::optional<Masses<Wide>> wide_masses;
     std::once_flag made;
     const auto supplies_of = [&](const auto& m, std::int64_t e) {
@@ -66,6 +70,7 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, const std::
     std::atomic<std::size_t> next{0};
     crew.each(int(std::min(chunks, std::size_t(crew.size()))), [&](int) {
         Solver solver(net);
+        if (!job.trees && !job.potentials) solver.values_only();
         std::optional<TreeSimplex<Wide, Quad>> exact;  // rare
         const auto record = [&](const auto& t, std::int64_t e) {
             for (int v = 0; job.potentials && v < n; ++v)
@@ -99,6 +104,12 @@ void solve_part(Job& job, std::int64_t g, const Prepared& p, int id, const std::
                            (a.outcome == Outcome::optimal && !(a.excess <= std::max(GOOD_ENOUGH * scale, wide)));
                 };
                 Answer a = found(solver.solve(supplies[q], q, negligible, job.stop));
+                if (left && unproved(a)) {
+                    job.done.fetch_sub(1, std::memory_order_relaxed);
+                    const std::lock_guard lock(mutex);
+                    left->push_back(e);
+                    continue;
+                }
                 if (unproved(a) && solver.by_roles()) a = found(solver.solve_by_edges(supplies[q], q, negligible, job.stop));
                 const double scale = std::max(job.denominator[e], a.w1);
                 const bool again = unproved(a);
@@ -148,10 +159,9 @@ void stay(Job& job, const Prepared& p, int id, const std::vector<std::int64_t>& 
     }
 }
 
-void solve_pairs_of(Job& job, std::int64_t g, const Prepared& p, int id, const std::vector<std::int64_t>& pairs, bool guests, Crew& crew) {
-    const Network& net = p.networks[p.network_of_part[id]];
-    if (net.n == 1) return stay(job, p, id, pairs, guests);  // and still an edge between two of its nodes may be long
-    const auto solve = [&](auto part) { part(job, g, p, id, pairs, guests, crew); };
+void solve_on(const Network& net, Job& job, std::int64_t g, const Prepared& p, int id, const std::vector<std::int64_t>& pairs, bool guests,
+              std::vector<std::int64_t>* left, Crew& crew) {
+    const auto solve = [&](auto part) { part(job, g, p, id, net, pairs, guests, left, crew); };
     switch (net.n > Network::FIXED ? 0 : net.vectors) {
         case 2: solve(solve_part<CutSimplex<2>>); break;
         case 5: solve(solve_part<CutSimplex<5>>); break;
@@ -164,6 +174,45 @@ void solve_pairs_of(Job& job, std::int64_t g, const Prepared& p, int id, const s
         case 33: solve(solve_part<CutSimplex<33>>); break;
         default: solve(solve_part<CutSimplex<0>>);
     }
+}
+
+// Solves pairs whose measures end early on the first classes alone; returns the others, and what was not proved there.
+std::vector<std::int64_t> solve_on_prefixes(Job& job, std::int64_t g, const Prepared& p, int id, const std::vector<std::int64_t>& pairs,
+                                            Crew& crew) {
+    const Network& net = p.networks[p.network_of_part[id]];
+    const int n = job.n;
+    std::vector<int> end(n, 0);  // one more than the last class that the measure of a node has
+    std::map<int, std::vector<std::int64_t>> by_size;
+    for (const std::int64_t e : pairs) {
+        int last = 0;
+        for (const int x : {job.pairs[2 * e], job.pairs[2 * e + 1]}) {
+            if (!end[x]) {
+                const double* measure = job.measures + (std::size_t(g) * n + x) * n;
+                end[x] = p.label[x] + 1;
+                for (int v = 0; v < n; ++v)
+                    if (measure[v] > 0 && p.part[v] == id) end[x] = std::max(end[x], p.label[v] + 1);
+            }
+            last = std::max(last, end[x]);
+        }
+        by_size[prefix_size(net, last)].push_back(e);
+    }
+    std::vector<std::int64_t> left;
+    for (const auto& [size, some] : by_size) {
+        if (job.stop.asked()) break;
+        if (size == net.n) left.insert(left.end(), some.begin(), some.end());
+        else solve_on(prefix_of(net, size, crew), job, g, p, id, some, false, &left, crew);
+    }
+    std::sort(left.begin(), left.end());
+    return left;
+}
+
+void solve_pairs_of(Job& job, std::int64_t g, const Prepared& p, int id, const std::vector<std::int64_t>& pairs, bool guests, Crew& crew) {
+    const Network& net = p.networks[p.network_of_part[id]];
+    if (net.n == 1) return stay(job, p, id, pairs, guests);  // and still an edge between two of its nodes may be long
+    const bool values_only = !job.trees && !job.potentials;
+    if (!net.by_roles || guests || !values_only || job.tolerance > 0) return solve_on(net, job, g, p, id, pairs, guests, nullptr, crew);
+    const std::vector<std::int64_t> left = solve_on_prefixes(job, g, p, id, pairs, crew);
+    if (!left.empty()) solve_on(net, job, g, p, id, left, false, nullptr, crew);
 }
 
 // What the measures of a pair have in other parts than their nodes: it may move there, and cannot leave.
