@@ -179,7 +179,7 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
     Row<std::uint64_t> scratch_, all_;
     Row<float> weight_;
     Row<double> p_, more_;
-    double allowed_ = 0;         // of the pair that was read last
+    double allowed_ = 0, cost_ = 0;  // of the pair that was read last
     double slack_ = 0;           // what the edges of the tree lack to be tight, with their flows
     double tree_violation_ = 0;  // by how much the potentials violate an edge of the tree, at most 0
     Row<std::int16_t> rough_p_;  // p, then -p, in units of the rough copies; the largest number beyond the last node
@@ -187,8 +187,7 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
     std::vector<int> far_, count_;  // sizes of the sides away from the source
     std::vector<std::int32_t> list_, rows_, order_;
     bool by_roles_ = false;                   // whether the last pair was solved so
-    bool values_only_ = false, proved_ = false;  // ... and its value is known without its edges
-    double cost_ = 0;
+    bool values_only_ = false, proved_ = false;  // ... and its value, cost_, is known without its edges
     bool direct_ = PART;                      // edges are distances, from givers to takers unless it is a part
     Row<std::uint64_t> role_[2];              // takers and givers
     Row<std::uint64_t> live_;                 // nodes that take part: these, those within the tree, and the last one
