@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+import geoattn as ga
+from geoattn._core.errors import GeoattnError
+
 DOCS = Path(__file__).parents[1] / "docs"
 FOLDER = DOCS / "notebooks"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py"))
@@ -81,6 +84,35 @@ def test_they_are_small_and_in_the_gallery() -> None:
 def missing_folders(name: str) -> list[str]:
     places = [place.split("/") for place in FOLDERS.get(name, [])]
     return ["/".join(p) for p in places if not (Path(os.environ.get(p[0], "models")) / p[1]).is_dir()]
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_notebook_without_its_folder_says_how_to_get_it(name: str, tmp_path: Path) -> None:
+    """In its first words, with the command to copy, and in the last line of the error."""
+    first = " ".join("".join(notebook(name)["cells"][0]["source"]).split())
+    folder = Path(FOLDERS[name][0]).name
+    assert re.search(rf"`hf download [\w-]+/[\w.-]+ --local-dir models/{folder}`", first)
+    bare = {key: value for key, value in os.environ.items() if key not in ("GEOATTN_DATA", "GEOATTN_MODELS")}
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / f"{name}.py")], cwd=tmp_path, capture_output=True, text=True,
+        env={**bare, "HF_HUB_OFFLINE": "1", "MPLBACKEND": "agg"},
+    )  # fmt: skip
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert f"there is no folder models/{folder}. Get the model first: hf download" in last
+    assert f"--local-dir models/{folder}" in last
+
+
+def test_the_data_of_a_notebook_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = re.search(
+        r'hf download \S+ --repo-type dataset --include "sst2/\*" --local-dir', " ".join(cells_of_script("text_model"))
+    )
+    assert said
+    monkeypatch.setattr("geoattn.datasets.hub.hub_reachable", lambda: False)
+    for place in (None, str(tmp_path)):
+        monkeypatch.setenv("GEOATTN_DATA", place) if place else monkeypatch.delenv("GEOATTN_DATA", raising=False)
+        with pytest.raises(GeoattnError, match=re.escape(said.group())):
+            ga.load_data("sst2", split="test", limit=1)
 
 
 @pytest.mark.slow

@@ -8,9 +8,14 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
+
+from tests.report.test_browser import CHROMIUM, DRIVER, driver
+
+__all__ = ["driver"]  # the fixture
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -82,3 +87,47 @@ def test_headings_of_the_api_are_the_names_that_users_type(site: Path) -> None:
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.relative_to(DOCS).as_posix())
 def test_a_page_is_short(page: Path) -> None:
     assert len(page.read_text(encoding="utf-8").split()) <= MOST_WORDS
+
+
+def opened(driver: Any, page: Path, width: int, *, dark: bool = False, fresh: bool = True) -> Any:
+    """The browser with a page of the site, as someone sees it who comes for the first time."""
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+    driver.get(page.as_uri())
+    if fresh:
+        driver.execute_script("localStorage.clear()")
+        driver.get(page.as_uri())
+    return driver
+
+
+in_browser = pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason="no Chromium with its driver")
+
+
+@in_browser
+@pytest.mark.parametrize("width", [1280, 800])
+def test_the_last_column_of_a_table_is_within_the_page(site: Path, driver: Any, width: int) -> None:
+    """What is outside is cut off: of the claims that was the verdict."""
+    for name, least in (("claims", 3), ("cheatsheet", 2), ("conventions", 1)):
+        browser = opened(driver, site / name / "index.html", width)
+        found = browser.execute_script(
+            "return [...document.querySelectorAll('.md-content table:not([class])')].map((table) => {"
+            "  const frame = table.closest('.md-content').getBoundingClientRect().right;"
+            "  const cells = [...table.querySelectorAll('tr > :last-child')];"
+            "  return [frame, Math.max(...cells.map((cell) => cell.getBoundingClientRect().right)),"
+            "          table.querySelector('th:last-child').innerText];})"
+        )
+        assert len(found) >= least
+        assert not [(name, head, right) for frame, right, head in found if right > frame]
+        if name == "claims":
+            assert {head for _, _, head in found} >= {"verdict"}
+
+
+@in_browser
+def test_the_colours_follow_the_system_after_the_first_visit(site: Path, driver: Any) -> None:
+    """The theme stores what it chose first; without a button a reader could not leave it."""
+    for number, (dark, scheme) in enumerate([(False, "default"), (True, "slate"), (False, "default")]):
+        opened(driver, site / "index.html", 1280, dark=dark, fresh=number == 0)
+        assert driver.execute_script("return document.body.dataset.mdColorScheme") == scheme
+    assert len(driver.find_elements("css selector", "[data-md-component=palette] label")) == 3

@@ -76,3 +76,20 @@ def test_the_case_of_a_flow_does_not_matter(flow: str) -> None:
     run, same = (ga.simulate(start, flow=name, until=0.1) for name in (flow, upper))
     assert run.settings["flow"] == upper
     assert torch.equal(run.final, same.final)
+
+
+def test_a_module_around_the_attention_is_answered_with_the_attention() -> None:
+    """The name that is offered is one that the record takes."""
+    model = ga.load_model("bert-tiny", weights="random", vocab_size=20)
+    with ga.capture(model) as found, torch.no_grad():
+        model(torch.ones(1, 4, dtype=torch.long))
+    for name in ("encoder.layer.1.attention", "encoder.layer.1.atention"):
+        with pytest.raises(ga.GeoattnError, match=r"Did you mean 'encoder\.layer\.1\.attention\.self'\?"):
+            found[name]
+    assert found["encoder.layer.1.attention.self"] is found[1]
+
+
+def test_a_name_of_the_package() -> None:
+    with pytest.raises(AttributeError, match=r"geoattn has no name 'olivier_ricci'\. Did you mean 'ollivier_ricci'\?"):
+        ga.olivier_ricci  # type: ignore[attr-defined]  # noqa: B018
+    assert not hasattr(ga, "nothing_like_it")

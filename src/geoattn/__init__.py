@@ -51,4 +51,11 @@ def __getattr__(name: str) -> Any:
                 stacklevel=2,
             )
             return getattr(import_module(f"geoattn.{namespace}"), name)
-    return _getattr(name)
+    try:
+        return _getattr(name)
+    except AttributeError:
+        if name in _names:  # its own import failed
+            raise
+    from geoattn._core.names import did_you_mean
+
+    raise AttributeError(f"geoattn has no name {name!r}.{did_you_mean(name, _names)}", name=name)

@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -278,6 +279,7 @@ def test_tokenizer_of_a_folder(folder):
 def test_bad_arguments():
     one_line(r"unknown model 'bert-tny': expected one of lvit-digits, .*owner/name", "bert-tny")
     one_line(r"unknown model './nowhere'", "./nowhere")
+    one_line(r"there is no folder no/where.*hf download OWNER/NAME --local-dir no/where", Path("no/where"))
     one_line(r"pretrained weights fit only their own configuration; got depth", "lvit-digits", depth=3)
     one_line(r"has no setting widht", "bert-tiny", weights="random", widht=3)
     one_line(r"L-ViT has no setting widht", "lvit-mnist", weights="random", widht=3)

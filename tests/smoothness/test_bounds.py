@@ -210,7 +210,8 @@ def test_bad_input(arguments, words):
 
 
 def test_bad_name():
-    with pytest.raises(ga.GeoattnError, match="no bound is called 'upper'; there are discrete upper"):
+    names = "there are 'discrete upper', 'discrete upper, sharper', "
+    with pytest.raises(ga.GeoattnError, match=f"no bound is called 'upper'; {names}"):
         lipschitz_bounds(np.eye(2), None, 5, 1.0)["upper"]
 
 

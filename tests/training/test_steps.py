@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from torch import Tensor, nn
 from geoattn._core.errors import GeoattnError, GeoattnWarning
 from geoattn.attention import capture
 from geoattn.training.attachments import attachment_class, attachment_names
+from geoattn.training.regularisers.contract import PATIENCE
 from geoattn.training.regularisers.variance import VarianceRegulariser
 from tests.training.small_models import BATCH, bert, gradients, lvit
 from tests.training.test_contract import SETTINGS
@@ -134,3 +137,37 @@ def test_a_pass_without_gradients_between_forward_pass_and_penalty_is_refused() 
             model(IMAGES[:1])
         model(IMAGES)  # the other order is fine
         assert handle.penalty().requires_grad
+
+
+@pytest.mark.parametrize("logs", [False, True])
+def test_a_penalty_that_nobody_adds_is_said_once(logs: bool) -> None:
+    """Whether the loop is long or ends soon, and also when it reads the figures alone."""
+
+    def train(steps: int) -> tuple[int, int]:
+        """Warnings during training, and in all."""
+        model = lvit()
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            handle = regulariser().attach(model)
+            for _ in range(steps):
+                loss = model(IMAGES).square().mean()
+                assert handle.figures() if logs else True
+                loss.backward()
+            during = len(said)
+            handle.remove()
+        message = r"VarianceRegulariser did nothing: LViT .* Write loss = loss \+ handle\.penalty\(\)"
+        assert all(re.search(message, str(one.message)) for one in said)
+        return during, len(said)
+
+    assert train(1) == (0, 1)
+    assert train(PATIENCE + 2) == (1, 1)
+
+
+def test_passes_without_a_penalty_are_no_news_when_others_have_one() -> None:
+    """An attack on the inputs runs forward and backward before the step that trains; warnings are errors here."""
+    model = lvit()
+    with regulariser().attach(model) as handle:
+        for _ in range(3):
+            for _ in range(PATIENCE - 2):
+                model(IMAGES).square().mean().backward()
+            (model(IMAGES).square().mean() + handle.penalty()).backward()

@@ -4,6 +4,7 @@
 # The dependencies are borrowed from PYTHON's environment (a second torch would cost a gigabyte); a path
 # file adds its packages but not its own path files, so its editable geoattn stays out of sight.
 set -eu
+unset PYTHONPATH # nothing but the wheel and what it borrows
 wheel=$1
 python=$2
 docs=$(cd "$(dirname "$0")/../../docs" && pwd)

@@ -12,12 +12,13 @@ import torch
 
 from geoattn._core.display import Viewable
 from geoattn._core.errors import GeoattnError
+from geoattn._core.names import did_you_mean
 from geoattn.attention.account import SoftmaxUse
 from geoattn.attention.call import Call
 from geoattn.attention.check import CaptureCheck, CaptureWarning, check_call
 from geoattn.attention.masks import Mask, shared_mask
 from geoattn.attention.raw_call import RawCall, read_call, reads_a_cache, versions_of
-from geoattn.attention.selection import Layers, chooser, complain, name_some, nearest_layer
+from geoattn.attention.selection import Layers, chooser, complain, name_some
 from geoattn.attention.stored import storage_bytes
 
 __all__ = ["Record"]
@@ -80,7 +81,8 @@ class Record(Viewable, Sequence):  # not Sequence[Call]: type checkers at run ti
     def _named(self, name: str) -> Call:
         calls = [call for call in self._read() if call.name == name]
         if not calls:
-            near = nearest_layer(name, self.names)
+            inside = [one for one in self.names if one.startswith(f"{name}.")]  # a module around it was named
+            near = f" Did you mean {inside[0]!r}?" if inside else did_you_mean(name, self.names)
             raise GeoattnError(f"no attention of {name!r} is in this record: it has {name_some(self.names)}.{near}")
         if len(calls) > 1:
             raise GeoattnError(

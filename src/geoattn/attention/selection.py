@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from geoattn._core.errors import GeoattnError
 from geoattn._core.names import did_you_mean
 
-__all__ = ["Layers", "chooser", "complain", "name_some", "nearest_layer"]
+__all__ = ["Layers", "chooser", "complain", "name_some"]
 
 Layers = str | Sequence[str] | Callable[[str], bool] | None
 
@@ -46,11 +46,11 @@ def chooser(layers: Layers) -> Callable[[str], bool]:
 def complain(layers: Layers, names: Iterable[str], what: str) -> GeoattnError:
     """The error for a choice that matches none of these names."""
     names = list(dict.fromkeys(names))
-    near = next(filter(None, (nearest_layer(one, names) for one in _patterns(layers))), "")
+    near = next(filter(None, (_nearest_layer(one, names) for one in _patterns(layers))), "")
     return GeoattnError(f"layers={layers!r} matches none of the {what}: {name_some(names)}.{near}")
 
 
-def nearest_layer(name: str, names: Iterable[str]) -> str:
+def _nearest_layer(name: str, names: Iterable[str]) -> str:
     """The question that names the module nearest to ``name``, or the one around it; empty when none is near."""
     paths = (".".join(parts[:k]) for parts in (one.split(".") for one in names) for k in range(len(parts), 0, -1))
     return did_you_mean(name, dict.fromkeys(paths))

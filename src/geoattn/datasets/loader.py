@@ -133,9 +133,17 @@ def _read(entry: Entry, root: Path | None, split: str) -> tuple[Inputs, Labels, 
         where = f"{DATA_VARIABLE}={folder} has no {wanted}" if folder else f"{DATA_VARIABLE} is not set"
         raise GeoattnError(
             f"no {entry.title}: {where}, and from the hub it did not come ({reason}). "
-            f"Set {DATA_VARIABLE} or root to a folder with {wanted} in it, or connect to the hub."
+            f"Set {DATA_VARIABLE} or root to a folder with {wanted} in it{_how_to_get(entry)}, or connect to the hub."
         ) from None
     return inputs, labels, f"hub: {entry.hub[0] if entry.hub else ''}", "hub"
+
+
+def _how_to_get(entry: Entry) -> str:
+    """The command that downloads the folder, where the hub has it by the same name and in a format that is read."""
+    repository, folder = entry.hub or ("", None)
+    if folder is None or Place(folder, "parquet") not in entry.places:
+        return ""
+    return f' (hf download {repository} --repo-type dataset --include "{folder}/*" --local-dir FOLDER)'
 
 
 def _is_there(path: Path, place: Place) -> bool:

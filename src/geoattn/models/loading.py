@@ -206,6 +206,11 @@ class _Source:
         if path.is_dir():
             check_folder(path)
             return _Source(str(path), str(path), local=True)
+        if isinstance(name_or_path, os.PathLike):  # a name of the hub is a string
+            raise GeoattnError(
+                f"there is no folder {path}. Get the model first: hf download OWNER/NAME --local-dir {path}, or pass "
+                "'OWNER/NAME' as a string, which is a repository of the hub."
+            )
         name = str(name_or_path)
         if name.count("/") == 1 and not name.startswith((".", "/", "~")):
             return _Source(name, name, local=False)
@@ -226,8 +231,9 @@ class _Source:
         except Exception as error:
             if cached and isinstance(error, OSError):
                 raise GeoattnError(
-                    f"{self.title}: the hub cannot be reached for {self.place}, and it is not in the cache: "
-                    "connect, give a folder with config.json and model.safetensors, or use weights='random'."
+                    f"{self.title}: the hub cannot be reached for {self.place}, it is not in the cache, and there is "
+                    "no such folder: connect, give a folder with config.json and model.safetensors (hf download "
+                    f"{self.place} --local-dir FOLDER, on a machine that is connected), or use weights='random'."
                 ) from None
             raise GeoattnError(f"cannot load {self.title} from {self.place}: {_one_line(error)}") from None
 

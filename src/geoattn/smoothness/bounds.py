@@ -91,7 +91,7 @@ class LipschitzBounds(Displayed):
                 return bound
         names = [bound.name for bound in self.items]
         near = did_you_mean(name, names)
-        raise GeoattnError(f"no bound is called {name!r}; there are {', '.join(names)}.{near}")
+        raise GeoattnError(f"no bound is called {name!r}; there are {', '.join(map(repr, names))}.{near}")
 
     def __iter__(self) -> Iterator[Bound]:
         return iter(self.items)

@@ -214,6 +214,7 @@ class _Idle:
     def say(self, handle: Any, reason: str) -> None:
         if id(handle) not in self._said:
             self._said.add(id(handle))
+            handle.told = True
             what = type(getattr(handle, "regulariser", None) or getattr(handle, "intervention", handle)).__name__
             warnings.warn(
                 f"{what} did nothing in step {max(handle.step, 0)} of {type(handle.model).__name__}: {reason}.",

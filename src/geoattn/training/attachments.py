@@ -90,6 +90,7 @@ class Handle(ABC):
         self.model = model
         self.step = -1
         self.weight = 1.0
+        self.told = False  # whether a warning has said that it does nothing
         self._log = log
         self._attached = True
 

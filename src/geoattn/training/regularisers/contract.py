@@ -27,6 +27,8 @@ from geoattn.training.strength import Calibration, Strength
 
 __all__ = ["Penalty", "Regulariser", "RegulariserHandle", "layer_name"]
 
+PATIENCE = 20  # backward passes without a penalty, as attacks on inputs have, before a warning
+
 
 @dataclass(frozen=True, eq=False)
 class Penalty:
@@ -116,7 +118,15 @@ class RegulariserHandle(CapturingHandle):
         self.calibration = None if regulariser.strength is None else Calibration(regulariser.strength)
         self._penalty: Penalty | None = None
         self._added = self._spent = self._warned = False
+        self._without = 0  # steps that trained without the penalty, before the first one with it
+        self._used = False  # whether a penalty was given out
         super().__init__(model, layers, log, processes, inputs=regulariser.reads_inputs)
+
+    def _begin(self, module: nn.Module) -> None:
+        if self._backward:
+            self._without += 1
+            self._warn_of_no_penalty(PATIENCE)
+        super()._begin(module)
 
     @no_type_check
     @plain_python
@@ -129,7 +139,7 @@ class RegulariserHandle(CapturingHandle):
         elif self.model.training:
             value = self.weight * self._compute(output.loss).value
             output = _with_loss(output, output.loss + value.to(output.loss.dtype))
-            self._added = True
+            self._added = self._used = True
         else:
             self._warn_of_evaluation()
         return output
@@ -165,7 +175,7 @@ class RegulariserHandle(CapturingHandle):
                 "the model returns a loss, and the penalty is in it already; use that loss as it is, or call the"
                 " model without labels and add handle.penalty() to a loss of your own."
             )
-        value = self._compute(task).value
+        value, self._used = self._compute(task).value, True
         return _Spent.apply(value.detach().requires_grad_()) if self._spent else value
 
     def last_figures(self) -> dict[str, float]:
@@ -199,8 +209,20 @@ class RegulariserHandle(CapturingHandle):
         self.regulariser.load_state(state)
 
     def _detach(self) -> None:
+        self._without += self._backward
+        self._warn_of_no_penalty(1)
         super()._detach()
         self._penalty = None
+
+    def _warn_of_no_penalty(self, steps: int) -> None:
+        """Say once that the model has trained for so many steps and nobody has asked for the penalty."""
+        if self._without >= steps and not (self._used or self.told):
+            self.told = True
+            warnings.warn(
+                f"{type(self.regulariser).__name__} did nothing: {type(self.model).__name__} trains without its"
+                " penalty. Write loss = loss + handle.penalty() before the backward pass.",
+                GeoattnWarning, stacklevel=4,
+            )  # fmt: skip
 
     def _require_step(self) -> None:
         if self._penalty is not None and self._record:  # a pass of compiled code, which has no beginning
