@@ -28,7 +28,7 @@ def trial(config: dict[str, Any]) -> dict[str, Any]:
 
     settings = dict(config)
     gamma, rows = settings.pop("gamma"), settings.pop("probe_rows")
-    chosen = (("lipschitz", {"gamma": gamma, "heads": 4}),) if gamma else ()
+    chosen = (("lipschitz", {"gamma": gamma, "heads": 2, "tolerance": 1e-2}),) if gamma else ()
     done = train(Recipe(**settings, regularisers=chosen))
     test = load_data(done.recipe.data, split="test", limit=done.recipe.test_limit, seed=done.recipe.data_seed)
     assert test.images is not None
@@ -47,18 +47,19 @@ def trial(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sizes(size: str) -> list[dict[str, Any]]:
-    """paper: all of Fashion-MNIST, 5 seeds; small: 2,000 images, 4 epochs at a rate of 1e-3, 3 seeds."""
-    settings: dict[str, Any] = {"data": "fashion-mnist", "probe_rows": 16}
+    """paper: all of Fashion-MNIST, 3 epochs; small: 2,000 images, 4 epochs; both at a rate of 1e-3 and 3 seeds."""
+    settings: dict[str, Any] = {"data": "fashion-mnist", "probe_rows": 16, "rate": 1e-3}
+    if size == "paper":
+        settings.update(epochs=3, test_limit=5000)
     if size == "small":
-        settings.update(epochs=4, limit=2000, test_limit=500, rate=1e-3)
+        settings.update(epochs=4, limit=2000, test_limit=500)
     if size == "smoke":
         settings.update(
             data="digits", epochs=2, limit=64, test_limit=40, probe_rows=2,
             changes={"depth": 1, "dim": 16, "dim_head": 16},
         )  # fmt: skip
-    seeds = {"smoke": 2, "small": 3, "paper": 5}[size]
-    gammas = (0.0, 0.1, 1.0) if size == "paper" else (0.0, 1.0)
-    return [{**settings, "seed": s, "gamma": g} for s in range(seeds) for g in gammas]
+    seeds = 2 if size == "smoke" else 3
+    return [{**settings, "seed": s, "gamma": g} for s in range(seeds) for g in (0.0, 0.1)]
 
 
 def _numbers(result: Any) -> dict[str, float]:
@@ -150,6 +151,7 @@ def _figure(pairs: Pairs) -> Any:
 STUDY = Study(
     "lipschitz-training", 1, "geoattn.studies.smoothness.lipschitz_training:trial", _sizes, _table, _figure, _verdict,
     paper="smoothness", place="a question of ours: smoothness as a loss",
-    how="L-ViT trained with the local constant of four drawn heads in the loss, and without, the same seeds; constants"
-    " on 16 test images, accuracy on 500, clean, attacked along the sign of the gradient, and perturbed.",
+    how="L-ViT trained with the local constant of two drawn heads in the loss of each step, and without, the same seeds;"
+    " constants at 16 test images, accuracy at 5,000 (paper) or 500 (small): clean, attacked along the sign of the"
+    " gradient, and perturbed.",
 )  # fmt: skip
