@@ -56,6 +56,11 @@ def test_one_token():
     assert np.abs(table.defect).max() < 1e-12
 
 
+def test_coincident_tokens_are_one_of_both_masses():
+    once, twice = (simulate(x, D=S, V=S, until=0.5, save=3).dissipation() for x in (X, torch.cat([X, X])))
+    np.testing.assert_allclose(twice, once, atol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -54,6 +54,15 @@ def test_any_functional():
     assert float(run.functional.diff().max()) < 0
 
 
+def test_a_functional_of_ones_own_takes_any_matrix_in_the_metric():
+    """The mass is that of x . D y for any D; against the velocity -grad F / (w m) of the flow, by small steps."""
+    G = D + torch.tensor([[0.0, 0.6, 0.0], [-0.6, 0.0, 0.3], [0.0, -0.3, 0.0]], dtype=torch.float64)
+    run = minimising_movement(X, lambda x, w: -(w * x[:, 2]).sum(), D=G, step=1e-5, steps=1)
+    pole = torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64)
+    slope = (pole - X[:, 2:] * X) / (X @ G @ X.mT).exp().mean(-1)[:, None]
+    np.testing.assert_allclose((run.final - X) / 1e-5, slope, atol=1e-4)
+
+
 def test_a_stiff_flow_takes_long_steps():
     """USA at beta = 6 has rates of 2 e^6: explicit steps of 0.05 jump, implicit ones go to the maximum."""
     x = X[X[:, 2] > 0]
@@ -91,6 +100,7 @@ def test_it_shows_itself(tmp_path):
         ({"metric": "L2"}, "metric must be one of"),
         ({"functional": "fall"}, "functional must be one of"),
         ({"functional": lambda x, w: x.sum(-1)}, "one number"),
+        ({"functional": lambda x, w: x.sum() / 0.0}, "must be finite at the given tokens"),
         ({"beta": 0.0}, "beta"),
         ({"step": 0.0}, "step"),
         ({"steps": 0}, "steps"),

@@ -101,6 +101,17 @@ def test_laws(flow):
 
 
 @every_flow
+def test_bad_tokens_and_weights(flow):
+    """Unnormalised tokens and weights that do not sum to one are errors; coincident tokens rest, as one does."""
+    with pytest.raises(GeoattnError, match="on the unit sphere"):
+        simulate(2 * X, flow=flow, until=0.1)
+    with pytest.raises(GeoattnError, match="weights must sum to one; got 7"):
+        simulate(X, flow=flow, until=0.1, weights=np.ones(7))
+    same = X[:1].expand(4, 3)
+    np.testing.assert_allclose(simulate(same, flow=flow, until=1.0).final, same, atol=1e-15)
+
+
+@every_flow
 def test_batches_and_blocks(flow, monkeypatch):
     from geoattn.dynamics import variants
 
@@ -194,11 +205,12 @@ def test_hardmax_is_softmax_at_large_beta():
     assert float(velocity(X, flow="hardmax").abs().max()) < 1e-15  # D = I: each token attends to itself
 
 
-def test_hardmax_follows_a_leader():
+@pytest.mark.parametrize("causal", [False, True])
+def test_hardmax_follows_a_leader(causal):
     """D = e1 e1^T: all attend to the token with the largest first coordinate; tan(p/2) falls like e^-t."""
     angles = torch.tensor([0.0, 0.7, 1.2, -1.4], dtype=torch.float64)
     x = torch.stack([angles.cos(), angles.sin()], -1)
-    run = simulate(x, D=np.diag([1.0, 0.0]), flow="hardmax", until=2.0, step=0.01, save=2)
+    run = simulate(x, D=np.diag([1.0, 0.0]), flow="hardmax", until=2.0, step=0.01, save=2, causal=causal)
     exact = 2 * torch.atan(math.exp(-2.0) * torch.tan(angles / 2))
     np.testing.assert_allclose(torch.atan2(run.final[:, 1], run.final[:, 0]), exact, atol=1e-8)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from geoattn._core.arguments import read_number
 from geoattn._core.errors import GeoattnError
 
-__all__ = ["read_matrix", "read_symmetric", "read_tokens", "read_weights"]
+__all__ = ["read_matrix", "read_one_matrix", "read_symmetric", "read_tokens", "read_weights"]
 
 # How far a norm may be from one before it is an error: rounding in the precision the tokens came in.
 _NORM_TOLERANCE = {torch.float16: 4e-3, torch.bfloat16: 3e-2, torch.float32: 1e-5, torch.float64: 1e-9}
@@ -71,13 +71,19 @@ def read_matrix(name: str, matrix: Any, d: int, like: Tensor) -> Float[Tensor, "
     return m
 
 
-def read_symmetric(name: str, matrix: Any) -> Float[Tensor, "d d"]:
-    """One symmetric (d, d) matrix in float64."""
+def read_one_matrix(name: str, matrix: Any) -> Float[Tensor, "d d"]:
+    """One (d, d) matrix in float64."""
     m = _as_tensor(name, matrix).double()
     if m.ndim != 2 or m.shape[0] != m.shape[1] or m.shape[0] < 2:
         raise GeoattnError(f"{name} must be one (d, d) matrix, d at least 2; got shape {tuple(m.shape)}.")
     if not m.isfinite().all():
         raise GeoattnError(f"{name} must be finite.")
+    return m
+
+
+def read_symmetric(name: str, matrix: Any) -> Float[Tensor, "d d"]:
+    """One symmetric (d, d) matrix in float64."""
+    m = read_one_matrix(name, matrix)
     off = float((m - m.T).abs().max())
     if off > 1e-12 * max(1.0, float(m.abs().max())):
         raise GeoattnError(

@@ -17,7 +17,7 @@ from geoattn._core.arguments import read_choice, read_count, read_number
 from geoattn._core.display import Viewable
 from geoattn._core.errors import GeoattnError
 from geoattn._version import __version__
-from geoattn.dynamics.inputs import read_symmetric, read_tokens, read_weights
+from geoattn.dynamics.inputs import read_one_matrix, read_symmetric, read_tokens, read_weights
 
 __all__ = ["MinimisingMovement", "minimising_movement"]
 
@@ -94,7 +94,8 @@ def minimising_movement(
         a symmetric D. These are the flows of `simulate` with V = D and V = -D: SA in the metric ``mobility``, USA in
         ``W2``. Or any function of tokens (n, d) and weights (n) that gives a differentiable number, which then falls.
     D, beta
-        Of the functional and of the mobility :math:`m(x) = \sum_j w_j e^{\beta \langle x, D x_j\rangle}`.
+        Of the functional and of the mobility :math:`m(x) = \sum_j w_j e^{\beta \langle x, D x_j\rangle}`. With a
+        functional of your own D need not be symmetric.
     metric
         ``mobility``: :math:`d^2 = \sum_i w_i m(x_i) \theta_i^2`, m at the middle of the arcs, :math:`\theta_i` their
         angles. This is `mobility_distance` up to a relative error of second order in the angles. ``W2``: m = 1.
@@ -133,9 +134,12 @@ def minimising_movement(
     beta, tau = read_number("beta", beta), read_number("step", step, above=0.0)
     count, tolerance = read_count("steps", steps, least=1), read_number("tolerance", tolerance, above=0.0)
     d = x.shape[1]
-    kernel = beta * (torch.eye(d, dtype=torch.float64) if D is None else read_symmetric("D", _square(D, d)))
+    matrix = _square(D, d)
+    kernel = beta * (read_one_matrix("D", matrix) if callable(functional) else read_symmetric("D", matrix))
     falls = _read_functional(functional, kernel, beta)
     rows, values, distances, iterations, residuals = [x], [float(falls(x, w))], [], [], []
+    if not math.isfinite(values[0]):
+        raise GeoattnError(f"functional must be finite at the given tokens; got {values[0]!r}.")
     for k in range(count):
         new, distance, used, left = _one_step(x, w, kernel, falls, tau, metric == "mobility", tolerance)
         value = float(falls(new, w))
@@ -162,9 +166,9 @@ def minimising_movement(
 
 
 def _square(D: Any, d: int) -> Any:
-    matrix = D
-    if isinstance(D, (int, float)) and not isinstance(D, bool):
-        matrix = float(D) * torch.eye(d, dtype=torch.float64)
+    matrix = 1.0 if D is None else D
+    if isinstance(matrix, (int, float)) and not isinstance(matrix, bool):
+        matrix = float(matrix) * torch.eye(d, dtype=torch.float64)
     if tuple(np.shape(matrix)) != (d, d):
         raise GeoattnError(f"D must be a number or a matrix ({d}, {d}); got shape {tuple(np.shape(matrix))}.")
     return matrix

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
-from torch import Tensor, nn
+from torch import Tensor
 
 from geoattn._core.errors import GeoattnError
-from geoattn.attention.selection import Layers
 from geoattn.dynamics.gradient_shares import GradientShare, gradient_share
 from geoattn.profiles.batches import Batch
 from geoattn.profiles.lens import Lens, LensSettings, Row, register_lens
-from geoattn.profiles.means import Means, Moments, mean_rows
-from geoattn.profiles.model_constants import SmoothnessPass, first_samples
-from geoattn.profiles.pieces import Piece
+from geoattn.profiles.means import Means, mean_rows
+from geoattn.profiles.own_pass import OwnPassLens, finite_moments
 from geoattn.smoothness.projections import Projections
 
 __all__ = ["GradientFlowLens", "head_flow", "head_shares"]
@@ -54,7 +51,7 @@ def head_shares(p: Projections, sample: int, head: int, *, probes: int = 64, see
     return dict(zip(STATISTICS, numbers, strict=True))
 
 
-class GradientFlowLens(Lens):
+class GradientFlowLens(OwnPassLens):
     """Shares of a gradient flow, from a pass of its own in float64, over the first samples of a profile.
 
     ``gradient_share`` and ``metric_share`` are those of `gradient_share` with the norms ``round`` and ``mobility``;
@@ -64,44 +61,25 @@ class GradientFlowLens(Lens):
     """
 
     name = "gradient_flow"
-    own_pass = True
 
-    def __init__(
-        self, model: nn.Module, layers: Layers = None, *, samples: int = 16, resamplings: int = 1000, seed: int = 0
-    ) -> None:
-        self._pass = SmoothnessPass(model, layers, seed=seed)
-        self._samples, self._resamplings, self._seed = samples, resamplings, seed
+    def look(self, batch: Batch) -> Iterator[tuple[int, Projections]]:
+        """Projections of the layers at the tokens of the batch."""
+        return self._pass.projections(batch)
 
-    def see(self, piece: Piece) -> Any:
-        """Not called: the lens makes a pass of its own."""
-        raise GeoattnError("the gradient-flow lens sees batches, not pieces of attention.")
-
-    def see_batch(self, batch: Batch, first: int) -> Iterator[tuple[tuple[str, int], Means]]:
-        """States of the layers that can be measured."""
-        left = self._samples - first
-        if left <= 0:
-            return
-        some = first_samples(batch, left)
-        for place, p in self._pass.projections(some):
-            if not _is_square(p):
-                self._pass.skipped[p.name] = _NOT_SQUARE
-            key = next(name for name, number in self._pass.places.items() if number == place)
-            b, h = p.q.shape[:2]
-            values = {name: np.full((b, h), np.nan) for name in STATISTICS}
-            for s in range(b):
-                for head in range(h):
-                    found = _shares_or_none(p, s, head, self._seed)
-                    for name, value in found.items():
-                        values[name][s, head] = value
-            means = Means(h, self._resamplings, self._seed)
-            for name, grid in values.items():
-                seen = np.isfinite(grid)
-                means.add(
-                    first + np.arange(b),
-                    slice(0, h),
-                    Moments(seen.astype(float), {name: np.where(seen, grid, 0.0)}),
-                )
-            yield key, means
+    def state(self, found: Projections, numbers: np.ndarray) -> Means:
+        """Means over samples, of each statistic over the heads that have it."""
+        if not _is_square(found):
+            self._pass.skipped[found.name] = _NOT_SQUARE
+        b, h = found.q.shape[:2]
+        values = {name: np.full((b, h), np.nan) for name in STATISTICS}
+        for s in range(b):
+            for head in range(h):
+                for name, value in _shares_or_none(found, s, head, self._seed).items():
+                    values[name][s, head] = value
+        means = self._means(h)
+        for name, grid in values.items():
+            means.add(numbers, slice(0, h), finite_moments({name: grid}))
+        return means
 
     def merge(self, one: Means, other: Means) -> Means:
         """Both together."""
@@ -136,5 +114,4 @@ def _shares_or_none(p: Projections, sample: int, head: int, seed: int) -> dict[s
 
 @register_lens("gradient_flow")
 def _make(settings: LensSettings) -> Sequence[Lens]:
-    options = {"samples": settings.smoothness_samples, "resamplings": settings.resamplings, "seed": settings.seed}
-    return [GradientFlowLens(settings.model, settings.layers, **options)]
+    return [GradientFlowLens.of(settings)]

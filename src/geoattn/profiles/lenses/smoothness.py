@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from torch import nn
 
-from geoattn._core.errors import GeoattnError
-from geoattn.attention.selection import Layers
 from geoattn.profiles.batches import Batch
 from geoattn.profiles.lens import Lens, LensSettings, Row, register_lens
-from geoattn.profiles.means import Means, Moments, mean_rows
-from geoattn.profiles.model_constants import SmoothnessPass, first_samples
-from geoattn.profiles.pieces import Piece
+from geoattn.profiles.means import Means, mean_rows
+from geoattn.profiles.own_pass import OwnPassLens, finite_moments
+from geoattn.smoothness.layer_smoothness import LayerSmoothness
 from geoattn.smoothness.result import Convergence
 
 __all__ = ["SmoothnessLens", "SmoothnessState"]
@@ -31,7 +27,7 @@ class SmoothnessState:
     failed: int = 0
 
 
-class SmoothnessLens(Lens):
+class SmoothnessLens(OwnPassLens):
     """Local constants from a pass of its own in float64, with gradients, over the first samples of a profile.
 
     All tokens of a sample take part, special ones too: the map is a map of all of them. Constants of the layer as a
@@ -39,41 +35,28 @@ class SmoothnessLens(Lens):
     """
 
     name = "smoothness"
-    own_pass = True
 
-    def __init__(
-        self, model: nn.Module, layers: Layers = None, *, samples: int = 16, resamplings: int = 1000, seed: int = 0
-    ) -> None:
-        self._pass = SmoothnessPass(model, layers, seed=seed)
-        self._samples, self._resamplings, self._seed = samples, resamplings, seed
+    def look(self, batch: Batch) -> Iterator[tuple[int, LayerSmoothness]]:
+        """Constants and bounds of the layers."""
+        return self._pass(batch)
 
-    def see(self, piece: Piece) -> Any:
-        """Not called: the lens makes a pass of its own."""
-        raise GeoattnError("the smoothness lens sees batches, not pieces of attention.")
-
-    def see_batch(self, batch: Batch, first: int) -> Iterator[tuple[tuple[str, int], SmoothnessState]]:
-        """States of the layers that can be measured."""
-        left = self._samples - first
-        if left <= 0:
-            return
-        some = first_samples(batch, left)
-        numbers = first + np.arange(some.size)
-        for place, found in self._pass(some):
-            key = next(name for name, number in self._pass.places.items() if number == place)
-            h = found.heads.shape[1]
-            state = SmoothnessState(
-                Means(h, self._resamplings, self._seed),
-                Means(1, self._resamplings, self._seed),
-                dict(zip(map(int, numbers), found.moves, strict=True)),
-                int((found.status != Convergence.CONVERGED).sum()),
-            )
-            heads = {"local_constant": found.heads, "bound": found.bound, "ratio": found.ratio}
-            state.heads.add(numbers, slice(0, h), _moments(heads))
-            state.heads.add(numbers, slice(0, h), _moments({"r2_gamma": found.r2_gamma}))
-            ratio = found.whole / found.whole_bound
-            whole = {"local_constant": found.whole, "bound": found.whole_bound, "ratio": ratio}
-            state.layer.add(numbers, slice(0, 1), _moments({name: value[:, None] for name, value in whole.items()}))
-            yield key, state
+    def state(self, found: LayerSmoothness, numbers: np.ndarray) -> SmoothnessState:
+        """Means over samples, of the heads and of the layer as a whole, and the worst moves."""
+        h = found.heads.shape[1]
+        state = SmoothnessState(
+            self._means(h),
+            self._means(1),
+            dict(zip(map(int, numbers), found.moves, strict=True)),
+            int((found.status != Convergence.CONVERGED).sum()),
+        )
+        heads = {"local_constant": found.heads, "bound": found.bound, "ratio": found.ratio}
+        state.heads.add(numbers, slice(0, h), finite_moments(heads))
+        state.heads.add(numbers, slice(0, h), finite_moments({"r2_gamma": found.r2_gamma}))
+        ratio = found.whole / found.whole_bound
+        whole = {"local_constant": found.whole, "bound": found.whole_bound, "ratio": ratio}
+        columns = {name: value[:, None] for name, value in whole.items()}
+        state.layer.add(numbers, slice(0, 1), finite_moments(columns))
+        return state
 
     def merge(self, one: SmoothnessState, other: SmoothnessState) -> SmoothnessState:
         """Both together."""
@@ -101,17 +84,6 @@ class SmoothnessLens(Lens):
         return notes
 
 
-def _moments(values: dict[str, np.ndarray]) -> Moments:
-    """Sums over what has all its values: one that did not converge counts nowhere."""
-    good = np.all([np.isfinite(value) for value in values.values()], axis=0)
-    return Moments(good.astype(np.float64), {name: np.where(good, v, 0.0) for name, v in values.items()})
-
-
 @register_lens("smoothness")
 def _make(settings: LensSettings) -> Sequence[Lens]:
-    return [
-        SmoothnessLens(
-            settings.model, settings.layers, samples=settings.smoothness_samples, resamplings=settings.resamplings,
-            seed=settings.seed,
-        )
-    ]  # fmt: skip
+    return [SmoothnessLens.of(settings)]
