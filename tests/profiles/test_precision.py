@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 import geoattn as ga
-from geoattn.profiles.precision import EdgeError, Precision, draw_edges, edges_needed, possible_edges
+from geoattn.profiles.precision import EdgeError, Precision, draw_edges, edges_needed, more_edges, possible_edges
 
 
 class Heads(nn.Module):
@@ -169,3 +169,20 @@ def test_the_interval_holds_the_exact_value_as_often_as_it_says() -> None:
 def test_bad_input(wrong: dict[str, Any]) -> None:
     with pytest.raises(ga.GeoattnError, match=next(iter(wrong))):
         ga.profile(Heads(1, 70), [torch.ones(1)], **wrong)
+
+
+def test_draws_claim_no_more_than_they_can_tell() -> None:
+    """A head with all its mass on one token: drawn values are tiny, and rare larger ones are seldom met."""
+    rng = np.random.default_rng(0)
+    values = np.where(rng.random(8000) < 0.01, 3e-5, 1e-7)
+    held = 0
+    for _ in range(200):
+        drawn = rng.choice(values, 24, replace=False)
+        error = EdgeError.none(1)
+        error.add(slice(0, 1), np.array([[8000.0]]), np.array([[24.0]]), np.array([[drawn.var(ddof=1)]]))
+        width = error.half_width(slice(0, 1), 0.95)
+        assert 0 < width <= 1e-4
+        held += abs(drawn.mean() - values.mean()) <= width
+    assert held >= 190
+    fine = more_edges(Precision(1e-6), *(np.array([v]) for v in (24.0, 1e-14, 8000.0, 24, 1.0)))
+    assert fine.tolist() == [8000]  # only all edges tell that much

@@ -53,7 +53,7 @@ class Viewer:
     model: nn.Module
     layers: Layers
     special: Special
-    lenses: Sequence[Lens]
+    lenses: Sequence[Lens | None]  # None keeps the place of a lens that is not sent to the nodes
     examples: Examples
     sink: str = "refuse"
 
@@ -90,7 +90,7 @@ class Viewer:
                     part.tokens[int(sample)] = max(part.tokens.get(int(sample), 0), int(length))
                 solved: dict[int, Any] = {}
                 for k, lens in enumerate(self.lenses):
-                    if lens.own_pass:
+                    if lens is None or lens.own_pass:
                         continue
                     state = lens.see(piece)
                     solved = solved or take_shown(state)
@@ -135,7 +135,7 @@ class Run:
     @property
     def lenses(self) -> Sequence[Lens]:
         """All of them, in order."""
-        return self.viewer.lenses
+        return [lens for lens in self.viewer.lenses if lens is not None]
 
     def see(self, batch: Batch) -> None:
         """See a batch here, and add it."""

@@ -16,7 +16,6 @@ import torch
 
 from geoattn._core.errors import GeoattnError
 from geoattn.profiles.batches import Batch, evaluation, read_batch
-from geoattn.profiles.lens import Lens
 from geoattn.profiles.run import LayerKey, Part, Run, Viewer
 from geoattn.runs.cluster import check_versions, cluster, processors
 
@@ -33,7 +32,7 @@ def spread(run: Run, batches: Iterable[Any], *, workers: int | None, address: st
     threads = threads or 1
     with cluster(address, workers) as ray:
         # A lens with a pass of its own stays here: it looks at the first few samples only.
-        lenses = [_Absent() if lens.own_pass else lens for lens in viewer.lenses]
+        lenses = [None if lens is None or lens.own_pass else lens for lens in viewer.lenses]
         sent = dataclasses.replace(viewer, lenses=lenses, examples=viewer.examples.empty())
         shared = ray.put((sent, torch.get_num_threads()))
         task = ray.remote(num_cpus=threads, max_retries=_RETRIES)(_task)
@@ -56,22 +55,6 @@ def spread(run: Run, batches: Iterable[Any], *, workers: int | None, address: st
                 part = _fetch(ray, again)
             check_versions(part.versions)
             run.add(batch, part)
-
-
-class _Absent(Lens):
-    """Stands for a lens that is not sent, so that the others keep their numbers."""
-
-    name = ""
-    own_pass = True
-
-    def see(self, piece: Any) -> Any:
-        raise NotImplementedError
-
-    def merge(self, one: Any, other: Any) -> Any:
-        raise NotImplementedError
-
-    def rows(self, states: Any, heads: slice, level: float) -> Any:
-        raise NotImplementedError
 
 
 def _same_numbers(run: Run, part: Part) -> bool:
