@@ -1,6 +1,7 @@
 """Cost of an open capture per training step, against the same step without it, and the memory of a record.
 
     python -m benchmarks capture       # aim: at most 3 % for ViT-S/16 and the GPT-2-shaped stack
+    OMP_NUM_THREADS=1 GEOATTN_MODELS=FOLDER python -m benchmarks.capture --generation      # aim: at most 1.15
 
 The record is cleared between forward and backward pass, as a regulariser does. See `benchmarks.steps` for the way of
 measuring.
@@ -10,6 +11,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import statistics
+import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,6 +33,32 @@ def overhead(name: str, pairs: int, steps: int) -> dict[str, Any]:
             return block_time(lambda: step(record.clear), steps)
 
     return {"model": name, **compare(lambda: block_time(step, steps), opened, pairs)}
+
+
+def generation(pairs: int = 5, tokens: int = 64) -> dict[str, Any]:
+    """Time of a generation by SmolLM2-135M with a cache under an open capture, over that of the plain one beside it."""
+    from transformers import AutoModelForCausalLM
+
+    model: Any = AutoModelForCausalLM.from_pretrained(Path(os.environ["GEOATTN_MODELS"]) / "smollm2-135m").eval()
+    prompt = torch.tensor([[1, 504, 2365, 282, 253]])
+
+    def plain() -> float:
+        start = time.perf_counter()
+        model.generate(prompt, max_new_tokens=tokens, min_new_tokens=tokens, do_sample=False, pad_token_id=0)
+        return time.perf_counter() - start
+
+    def opened() -> float:
+        with capture(model):
+            return plain()
+
+    times = [(plain(), opened()) for _ in range(pairs + 1)][1:]  # the first pair warms up
+    ratios = sorted(second / first for first, second in times)
+    return {
+        "model": "SmolLM2-135M", "tokens": tokens, "pairs": pairs, "torch_threads": torch.get_num_threads(),
+        "dtype": str(model.dtype), "plain_ms_a_token": round(1e3 / tokens * statistics.median(t for t, _ in times), 2),
+        "ms_a_token": round(1e3 / tokens * statistics.median(t for _, t in times), 2),
+        "ratio": round(statistics.median(ratios), 3), "ratios": [round(r, 3) for r in ratios],
+    }  # fmt: skip
 
 
 def memory(n: int = 4096, heads: int = 12, width: int = 768) -> dict[str, Any]:
@@ -60,4 +91,7 @@ if __name__ == "__main__":
     parser.add_argument("--pairs", type=int, default=12)
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--models", nargs="*", help="parts of the names of models")
-    print(json.dumps(run(**vars(parser.parse_args())), indent=1))
+    parser.add_argument("--generation", action="store_true", help="only the time of a generation")
+    options = vars(parser.parse_args())
+    only = options.pop("generation")
+    print(json.dumps(generation() if only else run(**options), indent=1))

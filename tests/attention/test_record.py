@@ -306,3 +306,15 @@ def test_a_model_that_changes_between_captures(x: Tensor) -> None:
         model(x)
     assert [(call.name, call.route) for call in record] == [("blocks.0.attn", "softmax"), ("blocks.1.attn", "sdpa")]
     assert not hooks(model)
+
+
+def test_a_record_of_whole_maps_says_why(x: Tensor) -> None:
+    class ByHand(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return (x @ x.mT).softmax(-1) @ x
+
+    with capture(model := ByHand()) as record:
+        model(x)
+    assert record.kept.startswith("1 calls keep whole maps (")
+    assert "the model computes these maps itself" in record.kept
+    assert "set_attn_implementation('sdpa')" in record.kept
