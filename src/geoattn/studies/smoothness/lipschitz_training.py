@@ -150,7 +150,7 @@ def _figure(pairs: Pairs) -> Any:
     axes[1].set(title="test accuracy: mean and range over seeds", xlabel="size of a gradient-sign attack")
     labels = [n.removeprefix("rho ") for n in by[gammas[0]] if n.startswith("rho")]
     axes[2].set_xticks(range(len(labels)), labels, fontsize=7)
-    axes[2].set_title("accuracy lost to a perturbation (rho)")
+    axes[2].set_title("accuracy lost, rho")
     axes[0].legend(fontsize="small")
     return figure
 
