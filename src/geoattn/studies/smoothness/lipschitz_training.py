@@ -144,10 +144,10 @@ def _figure(pairs: Pairs) -> Any:
         _bars(axes[1], values, beside, fmt="o-", color=colour)
         drops = [by[gamma][n] for n in by[gamma] if n.startswith("rho")]
         _bars(axes[2], drops, beside, fmt="o", color=colour)
-    axes[0].set(title="local constant of each layer, one line per seed", xlabel="layer", ylim=(0, None))
+    axes[0].set(title="local constant, a line per seed", xlabel="layer", ylim=(0, None))
     axes[0].set_xticks(range(len(pairs[0][1]["constants"])))
     axes[1].set_xticks(range(len(names) + 1), ["clean", *(n.split()[-1] for n in names)])
-    axes[1].set(title="test accuracy: mean and range over seeds", xlabel="size of a gradient-sign attack")
+    axes[1].set(title="test accuracy, mean and range", xlabel="size of a gradient-sign attack")
     labels = [n.removeprefix("rho ") for n in by[gammas[0]] if n.startswith("rho")]
     axes[2].set_xticks(range(len(labels)), labels, fontsize=7)
     axes[2].set_title("accuracy lost, rho")
