@@ -98,3 +98,14 @@ def test_tokens_that_coincide() -> None:
     short, whole = solve(graphs, pairs), solve(graphs, pairs, potentials=True)
     assert (short.status == whole.status).all()
     np.testing.assert_allclose(short.kappa, whole.kappa, rtol=0, atol=1e-12)
+
+
+@pytest.mark.slow
+def test_very_long_maps_keep_no_distances() -> None:
+    """Above 4,096 classes distances are summed along the way, on prefixes and on the whole map."""
+    graphs = build_graphs(causal(4200, 5)[None], Convention.of("markov"))
+    pairs = np.array([[100, 300], [900, 1500], [2000, 2600], [3900, 4190]], dtype=np.int32)
+    short, whole = solve(graphs, pairs), solve(graphs, pairs, potentials=True)
+    assert (short.status == Status.SOLVED).all()
+    np.testing.assert_allclose(short.kappa, whole.kappa, rtol=0, atol=1e-12)
+    assert np.nanmax(short.gap) < 1e-11
