@@ -139,7 +139,7 @@ class _Run:
         self.recipe, self.device, self.every, self.progress = recipe, torch.device(device), every, progress
         self.model, self.train_rows, self.held_out, self.test = made
         self.model.to(self.device)
-        self.adam = torch.optim.Adam(self.model.parameters(), lr=recipe.rate or 0.0)
+        self.adam = torch.optim.Adam(self.model.parameters(), lr=recipe.rate or 0.0, fused=True)
         self.position = Position()
         self.parallel: Any = self.model
         if self.processes.count > 1:
