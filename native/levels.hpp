@@ -1,7 +1,8 @@
 // The distances of a map that has few different ones, as sets of bits: what is how far away from whom.
 //
 // Unweighted graphs, uniform rows and whole lengths have a handful of distances. Shortening tells two equal ones apart by 2^-40 of
-// them at most, so that distances which agree up to that are one level.
+// them at most, so that distances which agree up to that are one level. Where all lengths are multiples of the shortest one, so are the
+// distances, and a level is known as exactly as the lengths are.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -18,8 +19,10 @@ class Levels {
 
     Levels() = default;
 
-    // Of n rows of n distances, infinite ones among them. Empty if there are more than n / 4 different ones, or two that hardly differ.
-    Levels(const double* distances, int n, double reach) : n_(n), words_((n + 63) / 64) {
+    // Of the distances between all nodes, infinite ones among them. Empty if there are more than n / 4 different ones, or two that hardly
+    // differ.
+    Levels(const double* distances, const Lengths& lengths, double reach) : n_(lengths.size()), words_((n_ + 63) / 64) {
+        const int n = n_;
         scale_ = BUCKETS / reach, near_ = 4 * Lengths::SHARE * reach;
         if (!(scale_ > 0 && scale_ < INF)) return;
         at_.assign(BUCKETS + 2, -1);
@@ -40,6 +43,7 @@ class Levels {
                 }
             }
         fill(distances);
+        round_up(lengths);
     }
 
     int count() const { return int(length_.size()); }  // 0: the map has many
@@ -63,6 +67,20 @@ class Levels {
         for (int k = std::max(b - 1, 0); k <= b + 1; ++k)
             if (const int level = at_[k]; level >= 0 && std::fabs(named_[level] - d) <= near_) return level;
         return -1;
+    }
+
+    void round_up(const Lengths& lengths) {
+        double unit = INF;
+        const auto each = [&](auto visit) {
+            for (int u = 0; u < n_; ++u)
+                for (int v = 0; v < n_; ++v)
+                    if (const double length = lengths.given(u, v); u != v && length < INF) visit(length);
+        };
+        each([&](double length) { unit = std::min(unit, length); });
+        bool whole = near_ < 1e-5 * unit;  // or a level might hold several multiples
+        each([&](double length) { whole = whole && std::nearbyint(length / unit) * unit == length; });
+        for (double& length : length_) length = whole ? std::nearbyint(length / unit) * unit : length;
+        if (whole && beyond_ < INF) beyond_ = std::nearbyint(beyond_ / unit) * unit;
     }
 
     void fill(const double* distances) {

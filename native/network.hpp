@@ -142,7 +142,7 @@ struct Network {
         halved = count * 8 >= std::int64_t(n) * n;
         by_roles = halved && n > ROLES;
         if (few && n > 65) find_near(crew);
-        if (n <= KEPT) levels = Levels(stored.data(), n, reach);
+        if (n <= KEPT) levels = Levels(stored.data(), lengths, reach);
         std::vector<float>().swap(stored_float_);
         if (n > KEPT) Row<double>().swap(stored);
     }
