@@ -57,13 +57,15 @@ template <int V, bool PART>
     // A column costs a row in 16 bits, a row of the other search costs one of lengths, four times as long.
     if (!(limit < Network::ROUGH_NONE) || !(PART || count_of(columns) <= std::max(MANY, 4 * count)))
         return search_lengths(outward, rows, barred, list, count);
-    std::int64_t left = PART ? std::numeric_limits<std::int64_t>::max() : 64 + std::int64_t(count) * n_ / 16;  // so many edges, one by one
+    const std::int64_t most = PART ? std::numeric_limits<std::int64_t>::max() : 64 + std::int64_t(count) * n_ / 16;
+    std::int64_t left = most;  // so many edges, one by one
     each_of(columns, [&](int c) {
         if (best.slack <= tight || left < 0) return;
         each_of(at_most<V>(extent_, rough_[!outward] + std::size_t(c) * extent_.stride(), own, other[c], rows, limit), [&](int r) {
             if (!(best.slack <= tight) && --left >= 0) consider(best, outward, r, c);
         });
     });
+    this->compared_ += most - left;
     return left >= 0 && best.slack < INF ? best : search_lengths(outward, rows, barred, list, count);
 }
 
@@ -79,6 +81,7 @@ template <int V, bool PART>
 [[gnu::noinline]] auto CutSimplex<V, PART>::search_lengths(bool outward, const std::uint64_t* rows, const std::uint64_t* barred,
                                                            const std::int32_t* list, int count) -> Found {
     Found best;
+    this->compared_ += std::int64_t(count) * n_ / 4;  // four at a time
     const auto least = [&](int u, int& at) {
         if (!direct_) return net_.lengths.least(u, more_.data(), at);
         if (net_.stored.empty()) return least_distance(u, at);

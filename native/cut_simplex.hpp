@@ -74,7 +74,7 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
         read(supplies);
         start(*start_[k]);
         // Of a part any feasible tree will do: where all ways lead over one node it has nothing but ties.
-        if constexpr (PART) return this->run(net_, negligible, supplies.allowed, stop, n_ / 4);
+        if constexpr (PART) return this->run(net_, negligible, supplies.allowed, stop, n_ / 4, true);
         return finish(*start_[k], supplies.allowed, negligible, stop);
     }
 
@@ -148,7 +148,6 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
   private:
     static constexpr double SIGN[2] = {-1.0, 1.0};
     static constexpr int WORDS = Extent<V>::WORDS, MANY = 24;
-    static constexpr long TIES = 4;  // pivots over ties before a flow over them is looked for
     static constexpr bool STAGED = V == 0 || !PART;
     using Stage = FirstStage<V == 0 ? 0 : V <= 5 ? 2 : V <= 21 ? 5 : 9>;
     struct Edge {

@@ -40,7 +40,7 @@ void CutSimplex<V, PART>::solve_by_roles(StartTree<V, PART>& tree, double neglig
         look_at(true);
         extent_.see(live_columns());
         start(tree);
-        Outcome outcome = this->run(net_, negligible, 0.0, stop, n_ / 4, net_.stored.empty() ? this->NO_END : TIES);
+        Outcome outcome = this->run(net_, negligible, 0.0, stop, n_ / 4, !net_.stored.empty());
         const bool flows = outcome == Outcome::tied && flow_over_ties(tree, negligible) == TightFlow::Result::found;
         if (outcome == Outcome::tied && !flows) outcome = this->run(net_, negligible, 0.0, stop, n_ / 4);
         if (values_only_ && outcome == Outcome::optimal && in_range_ && this->forgotten_ == 0) prove_by_roles();
@@ -84,7 +84,7 @@ template <int V, bool PART> void CutSimplex<V, PART>::prove_by_roles() {
 // Pivots, until they meet nothing but ties: then a flow over tight distances may end it at once.
 template <int V, bool PART>
 Outcome CutSimplex<V, PART>::finish(StartTree<V, PART>& tree, double allowed, double negligible, const Stop& stop) {
-    const Outcome outcome = this->run(net_, negligible, allowed, stop, this->NO_END, net_.stored.empty() ? this->NO_END : TIES);
+    const Outcome outcome = this->run(net_, negligible, allowed, stop, this->NO_END, !net_.stored.empty());
     if (outcome != Outcome::tied) return outcome;
     const TightFlow::Result flow = flow_over_ties(tree, negligible);
     if (flow == TightFlow::Result::stuck) return Outcome::unbounded;

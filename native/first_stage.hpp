@@ -46,7 +46,7 @@ template <int V> struct FirstStage {
     // From the tree that has grown; its optimal tree, or how far it came, parents first, in names of the parent's classes.
     template <class Order> void solve(const Order& order, std::vector<Branch>& tree, double negligible, const Stop& stop) {
         const Outcome outcome = solver.solve(supplies_of(), 0, negligible, stop);
-        if (outcome != Outcome::optimal && outcome != Outcome::stalled) return;
+        if (outcome != Outcome::optimal && outcome != Outcome::stalled && outcome != Outcome::tied) return;
         solver.from_root([&](double length, int node, int parent, bool out) {
             tree.push_back({length, order.place_of(node), order.place_of(parent), out});
         });

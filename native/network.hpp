@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "bit_sets.hpp"
+#include "levels.hpp"
 #include "row_paths.hpp"
 #include "shortest_paths.hpp"
 #include "simd_int16.hpp"
@@ -41,6 +42,7 @@ struct Network {
     std::vector<std::uint16_t> near;  // near[v * NEAR + k]: the k-th nearest class to v
     bool halved = false;              // many edges are essential: what is near is not that near
     bool by_roles = false;            // ... and so many that pairs are solved on distances from givers to takers
+    Levels levels;                    // where few distances differ
 
     template <bool PART> const std::int16_t* rough(bool outward) const {
         if constexpr (PART) return part_rows[outward];
@@ -140,6 +142,7 @@ struct Network {
         halved = count * 8 >= std::int64_t(n) * n;
         by_roles = halved && n > ROLES;
         if (few && n > 65) find_near(crew);
+        if (n <= KEPT) levels = Levels(stored.data(), lengths, reach);
         std::vector<float>().swap(stored_float_);
         if (n > KEPT) Row<double>().swap(stored);
     }

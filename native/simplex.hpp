@@ -36,17 +36,20 @@ template <class Solver> class Simplex {
     bool restless_ = false;  // among ties: random choices leave every cycle
     bool early_ = false;     // the bounds were near enough before the tree was optimal
     double forgotten_ = 0;   // mass that has nowhere to go: rounding, but it counts as error
+    std::int64_t compared_ = 0;  // edges, since a pivot has moved
 
     static double tie(const Network& net) { return 1e-15 * net.reach; }  // shorter steps are rounding
 
-    // `patience`: so many pivots in a row may move nothing before it gives up, with a tree that is feasible. `ties`: so many may move
-    // no more than the shortening of lengths explains; it may then be run again.
-    Outcome run(const Network& net, double negligible, double allowed, const Stop& stop, long patience = NO_END, long ties = NO_END) {
+    // `patience`: so many pivots in a row may move nothing before it gives up, with a tree that is feasible. `leaves_ties`: it also ends
+    // when pivots in a row have moved no more than the shortening of lengths explains, and have compared eight edges for each node;
+    // it may then be run again. A pivot itself counts as n / 32 edges. A few edges that tie cost little, and the next pivot may move on.
+    Outcome run(const Network& net, double negligible, double allowed, const Stop& stop, long patience = NO_END, bool leaves_ties = false) {
         Solver& solver = static_cast<Solver&>(*this);
         restless_ = early_ = false;
         forgotten_ = 0;
         random_ = SEED;  // no pair depends on another
-        const long limit = 200000 + 2000L * net.n;
+        const long limit = 200000 + 2000L * net.n, many = MANY_PER_NODE * net.n;
+        compared_ = 0;
         for (long pivots = 1, still = 0, tied = 0;; ++pivots) {
             const int cut = solver.most_urgent();
             if (cut < 0) return Outcome::optimal;
@@ -64,8 +67,8 @@ template <class Solver> class Simplex {
             }
             still = step > tie(net) ? 0 : still + 1;
             if (still > patience) return Outcome::stalled;
-            tied = step > TIED * net.reach ? 0 : tied + 1;
-            if (tied > ties) return Outcome::tied;
+            if (step > TIED * net.reach) tied = compared_ = 0;
+            else if (++tied > FEW && leaves_ties && compared_ + tied * net.n / PIVOTS > many) return Outcome::tied;
             restless_ = still > 2 * net.n;
             if (pivots % 256 == 0) {
                 if (pivots > limit) return Outcome::stalled;
@@ -87,6 +90,7 @@ template <class Solver> class Simplex {
     static constexpr long NO_END = std::numeric_limits<long>::max();
 
   private:
+    static constexpr long FEW = 4, MANY_PER_NODE = 8, PIVOTS = 32;
     static constexpr double TIED = 32 * Lengths::SHARE;  // of the longest distance
     static constexpr std::uint64_t SEED = 0x9e3779b97f4a7c15ull;
     std::uint64_t random_ = SEED;

@@ -3,43 +3,13 @@
 #include <mutex>
 #include <optional>
 
+#include "by_levels.hpp"
 #include "cut_ties.hpp"
 #include "gradient.hpp"
-#include "masses.hpp"
 #include "prefix_network.hpp"
-#include "stray.hpp"
 
 namespace geoattn::GEOATTN_ISA {
 namespace {
-
-// A bound of the error of kappa, relative to max(1, |kappa|), above which a pair is solved again in higher precision.
-constexpr double GOOD_ENOUGH = 1e-11;
-// ... and above which there is no value.
-constexpr double PROMISED = 1e-9;
-
-struct Answer {
-    Outcome outcome;
-    double w1 = NAN, excess = NAN;  // excess: a bound of w1 - optimum
-};
-
-// What a solver has found.
-template <class Solver, class Mass>
-Answer answer(Solver& solver, Outcome outcome, const Network& net, const Moves& moves, const Supplies<Mass>& supplies, double idle,
-              double whole) {
-    Answer result{outcome};
-    if (result.outcome != Outcome::optimal) return result;
-    Mass apart = 0, left = 0;
-    for (int v = 0; v < net.n; ++v) {
-        apart += std::max<Mass>(supplies.from[v] - supplies.to[v], 0);
-        left += supplies.from[v] - supplies.to[v];
-    }
-    const double moved = idle * whole + as_double(apart);
-    result.w1 = solver.cost() / whole;
-    // Rounding may have put each class off by a unit, over the diameter at worst; so may what the two measures have outside.
-    const double rounding = (moves.classes + std::fabs(as_double(left))) * moves.diameter;
-    result.excess = (solver.excess(moved, moves.diameter) + rounding) / whole;
-    return result;
-}
 
 // The pairs of one part, each from a tree of its own: no value depends on the other pairs, nor on the threads. `guests`: their nodes
 // lie in other parts, and what the measures move within this one is added to what is known. `net`: of the part, or of its first
@@ -210,9 +180,11 @@ void solve_pairs_of(Job& job, std::int64_t g, const Prepared& p, int id, const s
     const Network& net = p.networks[p.network_of_part[id]];
     if (net.n == 1) return stay(job, p, id, pairs, guests);  // and still an edge between two of its nodes may be long
     const bool values_only = !job.trees && !job.potentials;
-    if (!net.by_roles || guests || !values_only || job.tolerance > 0) return solve_on(net, job, g, p, id, pairs, guests, nullptr, crew);
-    const std::vector<std::int64_t> left = solve_on_prefixes(job, g, p, id, pairs, crew);
-    if (!left.empty()) solve_on(net, job, g, p, id, left, false, nullptr, crew);
+    if (guests || !values_only || job.tolerance > 0) return solve_on(net, job, g, p, id, pairs, guests, nullptr, crew);
+    std::vector<std::int64_t> left = pairs;
+    if (net.levels.count()) left = solve_by_levels(job, g, p, id, pairs, crew);
+    if (net.by_roles && !job.stop.asked()) left = solve_on_prefixes(job, g, p, id, left, crew);
+    if (!left.empty() && !job.stop.asked()) solve_on(net, job, g, p, id, left, false, nullptr, crew);
 }
 
 // What the measures of a pair have in other parts than their nodes: it may move there, and cannot leave.
