@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from geoattn.studies.claims import papers
-from geoattn.studies.verdicts import Evidence, Judged, judge_claims, read_results
+from geoattn.studies.verdicts import Evidence, Judged, judge_claims, read_progress, read_results
 
 __all__ = ["claims_page", "claims_pages", "forest_plot"]
 
@@ -20,8 +20,9 @@ pages behind the numbers and the plot from `results/`.
 
 Each claim of an observation has one primary endpoint. The endpoint is fixed in `claims.toml` before the trials that
 test it. An effect is written so that the claim says that it is above 0; brackets are 95 % intervals. Effects are pooled
-over data sets by a random-effects mean. Runs are paired by seed, and a seed counts once: with three to six seeds
-intervals are those of Student's t, because a bootstrap over so few is too narrow. P-values are corrected over all
+over data sets by a random-effects mean. Runs are paired by seed. A seed counts once: the error of a pooled effect is
+never below that of whole seeds. With three to six seeds intervals are those of Student's t, because a bootstrap over so
+few is too narrow; the page of a claim has the bootstrap over whole seeds beside it. P-values are corrected over all
 claims by Holm's method. *Sees*: the smallest true effect that the design finds with a power of 80 %. The page of a
 claim has the accuracy that the models reached and where the study differs from the paper.
 
@@ -49,7 +50,7 @@ def claims_page(root: Path) -> str:
     >>> "claim" in text.lower()
     True
     """
-    judged = judge_claims(read_results(root))
+    judged = _judged(root)
     counts = {v: sum(one.verdict == v for one in judged) for v in _ORDER}
     parts = [_HEAD, "Of {} claims: {}.\n".format(
         len(judged), ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count))]  # fmt: skip
@@ -68,14 +69,14 @@ def claims_page(root: Path) -> str:
 
 def claims_pages(root: Path) -> dict[str, str]:
     """The page of each claim by its number."""
-    return {one.claim.id: _page(one) for one in judge_claims(read_results(root))}
+    return {one.claim.id: _page(one) for one in _judged(root)}
 
 
 def forest_plot(root: Path) -> Any:
     """All effects with an interval, over half the width of the interval: beyond one of them 0 is outside."""
     from matplotlib.figure import Figure
 
-    judged = [one for one in judge_claims(read_results(root)) if one.low is not None and one.high is not None]
+    judged = [one for one in _judged(root) if one.low is not None and one.high is not None]
     figure = Figure(figsize=(7.0, 0.22 * len(judged) + 1.0), layout="constrained")
     ax = figure.subplots()
     for place, one in enumerate(judged):
@@ -97,15 +98,28 @@ def forest_plot(root: Path) -> Any:
     return figure
 
 
+def _judged(root: Path) -> list[Judged]:
+    return judge_claims(read_results(root), read_progress(root))
+
+
 def _line(one: Judged) -> list[str]:
     end = one.claim.endpoint
     paper = "" if end is None or end.paper_effect is None else _number(end.paper_effect)
     seen = "" if one.detectable is None else _number(one.detectable).lstrip("+")
-    return [_link(one), one.claim.says, _effect(one), str(one.trials or ""), paper, seen, one.verdict]
+    return [_link(one), one.claim.says, _effect(one), str(one.trials or ""), paper, seen, _verdict(one)]
 
 
 def _check_line(one: Judged) -> list[str]:
     return [_link(one), one.claim.says, one.primary.split(";")[0].split("/")[-1], one.verdict]
+
+
+def _verdict(one: Judged) -> str:
+    return one.verdict + (f"; {_unfinished(one)}" if one.unfinished else "")
+
+
+def _unfinished(one: Judged) -> str:
+    assert one.unfinished is not None
+    return f"unfinished: {one.unfinished[0]} of {one.unfinished[1]} trials"
 
 
 def _link(one: Judged) -> str:
@@ -123,7 +137,7 @@ def _effect(one: Judged) -> str:
 def _page(one: Judged) -> str:
     claim, end = one.claim, one.claim.endpoint
     parts = [
-        f"# {claim.id}: {one.verdict}\n",
+        f"# {claim.id}: {_verdict(one)}\n",
         f"{claim.says} ({claim.kind}; {papers()[claim.paper]}, {claim.place}.)\n",
     ]
     parts += [f"{text}\n" for text in dict.fromkeys((claim.note, one.reason)) if text]
@@ -145,7 +159,12 @@ def _page(one: Judged) -> str:
     if one.effect is not None:
         corrected = "" if one.p is None else f" p = {one.p:.2g} after correction over the claims."
         seen = "" if one.detectable is None else f" The design sees effects from {one.detectable:.2g} on."
-        parts.append(f"Effect ({one.primary}): {_effect(one)}, n = {one.trials}.{corrected}{seen}\n")
+        resampled = ""
+        if one.bootstrap is not None:
+            low, high = map(_number, one.bootstrap)
+            unit = "rows" if end is not None and end.study == "pretrained-forward" else "seeds"
+            resampled = f" A bootstrap over whole {unit} gives [{low}, {high}] on these data sets."
+        parts.append(f"Effect ({one.primary}): {_effect(one)}, n = {one.trials}.{corrected}{seen}{resampled}\n")
     if one.support:
         parts.append("## All findings\n")
         parts += _findings(one.support)

@@ -21,7 +21,7 @@ _PENALTY = 0.1  # inverse strength of the ridge penalty, the same for all number
 
 
 def encoder(name: str, seed: int = 0) -> nn.Module:
-    """A frozen encoder of images by the name of its folder; random-dinov2 is a small one without training, for smoke runs.
+    """A frozen encoder of images by the name of its folder; random-dinov2 is small and untrained, for smoke runs.
 
     >>> from geoattn.studies.engine.frozen_features import encoder
     >>> encoder("random-dinov2").config.hidden_size

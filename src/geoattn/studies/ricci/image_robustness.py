@@ -104,8 +104,8 @@ def _frozen(config: dict[str, Any], versions: dict[str, Dataset]) -> list[dict[s
 def equal_steps(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> tuple[int, int]:
     """The steps at which two models are compared, by their accuracy on held-out rows alone.
 
-    Of all steps whose accuracies differ by at most 0.01 it is the pair of the highest mean accuracy; where there is none,
-    the pair that differs least. The rule was fixed before the first trial.
+    Of all steps whose accuracies differ by at most 0.01 it is the pair of the highest mean accuracy; where there is
+    none, the pair that differs least. The rule was fixed before the first trial.
 
     >>> rows = [{"validation_accuracy": a} for a in (0.60, 0.80, 0.84)]
     >>> epochs = [{"validation_accuracy": a} for a in (0.79, 0.845, 0.87)]
@@ -144,7 +144,9 @@ def _matched(pairs: Pairs) -> Pairs:
         assert second is not None
         places = equal_steps(first["steps"], second["steps"])
         for name, result, place in zip(names, (first, second), places, strict=True):
-            found.append(({"model": name, "data": data, "seed": seed}, _measured(result["steps"][place], first["rows"])))
+            found.append(
+                ({"model": name, "data": data, "seed": seed}, _measured(result["steps"][place], first["rows"]))
+            )
     return found
 
 

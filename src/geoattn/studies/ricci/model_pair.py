@@ -137,7 +137,7 @@ class ModelPair:
                         of = number.of if convention is None else (lambda r, c=convention, n=number: n.of(r, c))
                         values = np.array(list(runs.by_seed(data, model, of).values()), dtype=float)
                         values = values[np.isfinite(values)]
-                        mean, low, _ = interval(values) if len(values) else (None, np.inf, np.inf)
+                        mean, low, _ = interval(values) if len(values) else (np.nan, np.inf, np.inf)
                         column = name if convention is None else f"{name} {convention}"
                         row |= {column: mean, f"{column} half width": mean - low if np.isfinite(low) else None}
                 rows.append(row)
@@ -155,8 +155,9 @@ class ModelPair:
         from matplotlib.figure import Figure
 
         names = list(dict.fromkeys(c["data"] for c, _ in pairs))
-        figure = Figure(figsize=(3.0 * len(names), 2.8), layout="constrained")
-        for ax, data in zip(figure.subplots(1, max(len(names), 1), squeeze=False)[0], names, strict=True):
+        columns = max(len(names), 1)  # an empty panel where no pair of models is done yet
+        figure = Figure(figsize=(3.0 * columns, 2.8), layout="constrained")
+        for ax, data in zip(figure.subplots(1, columns, squeeze=False)[0], names, strict=False):
             seen = set()
             for config, result in pairs:
                 if config["data"] != data:

@@ -52,12 +52,12 @@ def trial(config: dict[str, Any]) -> dict[str, Any]:
     return short({
         "test_accuracy": tuned.test_accuracy, "train_accuracy": tuned.train_accuracy, "perturbed": drops,
         "right": {name: packed(row) for name, row in right.items()},
-        "curvature": mean_curvature(tuned.model, _tokens(tuned, (test.texts or ())[:_CURVED], config["length"]), _EDGES),
+        "curvature": mean_curvature(tuned.model, _tokens(tuned, test.texts or (), config["length"]), _EDGES),
     })  # fmt: skip
 
 
 def _tokens(tuned: Any, texts: tuple[str, ...], length: int) -> Iterator[dict[str, Any]]:
-    for text in texts:
+    for text in texts[:_CURVED]:
         batch = tuned.tokenizer(text, return_tensors="pt", truncation=True, max_length=length)
         yield {"input_ids": batch["input_ids"]}
 
