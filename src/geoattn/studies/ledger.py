@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from geoattn.studies.claims import papers
+from geoattn.studies.paper_table import table_1
 from geoattn.studies.verdicts import Evidence, Judged, judge_claims, read_progress, read_results
 
 __all__ = ["claims_page", "claims_pages", "forest_plot"]
@@ -13,6 +14,7 @@ __all__ = ["claims_page", "claims_pages", "forest_plot"]
 _ORDER = ("replicated", "contradicted", "depends on the convention", "inconclusive", "not testable here",
           "theorem checked")  # fmt: skip
 _COLOURS = dict(zip(_ORDER, ("tab:green", "tab:red", "tab:purple", "tab:gray", "lightgray", "tab:blue"), strict=True))
+_HALF = ", minus one half"  # of a share that is judged by whether it is above or below one half
 _HEAD = """# The claims, and what came out
 
 This page has one line for each claim of the three papers. `geoattn study ledger --out docs/claims.md` writes it, the
@@ -69,7 +71,8 @@ def claims_page(root: Path) -> str:
 
 def claims_pages(root: Path) -> dict[str, str]:
     """The page of each claim by its number."""
-    return {one.claim.id: _page(one) for one in _judged(root)}
+    table = table_1(root)
+    return {one.claim.id: _page(one, table if one.claim.place.endswith("Table 1") else "") for one in _judged(root)}
 
 
 def forest_plot(root: Path) -> Any:
@@ -134,7 +137,7 @@ def _effect(one: Judged) -> str:
     return f"{_number(one.effect)} [{_number(one.low)}, {_number(one.high)}]"
 
 
-def _page(one: Judged) -> str:
+def _page(one: Judged, table: str = "") -> str:
     claim, end = one.claim, one.claim.endpoint
     parts = [
         f"# {claim.id}: {_verdict(one)}\n",
@@ -165,9 +168,12 @@ def _page(one: Judged) -> str:
             unit = "rows" if end is not None and end.study == "pretrained-forward" else "seeds"
             resampled = f" A bootstrap over whole {unit} gives [{low}, {high}] on these data sets."
         parts.append(f"Effect ({one.primary}): {_effect(one)}, n = {one.trials}.{corrected}{seen}{resampled}\n")
+    if table:
+        parts.append(f"## Table 1 beside the paper's\n\n{table}")
     if one.support:
-        parts.append("## All findings\n")
-        parts += _findings(one.support)
+        observed = claim.kind == "observation"
+        parts.append("## All findings\n" if observed else "## All checks\n")
+        parts += _findings(one.support) if observed else [_checks(one.support)]
         for study, how, beside in dict.fromkeys((e.study, e.how, e.beside) for e in one.support):
             words = " ".join(filter(None, (f"{how}{_progress(study, one.support)}", beside)))
             parts.append(f"* `{study}`: {words}")
@@ -198,6 +204,21 @@ def _findings(support: tuple[Evidence, ...]) -> list[str]:
         lines = [[data, n, *(row.get(c, "") for c in conventions)] for (data, n, _), row in rows.items()]
         parts += [f"`{study}`: {what}\n", _table(head, lines)]
     return parts
+
+
+def _checks(support: tuple[Evidence, ...]) -> str:
+    """A row for each check of a theorem or an assumption. Cases are no sample, so that there is no interval."""
+    words = {"replicated": "holds", "contradicted": "does not hold"}
+    lines = []
+    for e in support:
+        f = e.finding
+        what = f"{f['claim']}: {f['measure']}" if f.get("measure") else str(f["claim"])
+        value = "" if f["difference"] is None else _number(f["difference"])
+        if what.endswith(_HALF):
+            what, value = what.removesuffix(_HALF), f"{f['difference'] + 0.5:.0%}"
+        under = f" ({f['convention']})" if f.get("convention") else ""
+        lines.append([what + under, str(f["data"]), str(f["trials"]), value, words.get(f["verdict"], "undecided")])
+    return _table(["check", "on", "cases", "mean", "outcome"], lines)
 
 
 def _value(finding: dict[str, Any]) -> str:
