@@ -214,7 +214,7 @@ def _checks(support: tuple[Evidence, ...]) -> str:
         f = e.finding
         what = f"{f['claim']}: {f['measure']}" if f.get("measure") else str(f["claim"])
         value = "" if f["difference"] is None else _number(f["difference"])
-        if what.endswith(_HALF):
+        if what.endswith(_HALF) and f["difference"] is not None:
             what, value = what.removesuffix(_HALF), f"{f['difference'] + 0.5:.0%}"
         under = f" ({f['convention']})" if f.get("convention") else ""
         lines.append([what + under, str(f["data"]), str(f["trials"]), value, words.get(f["verdict"], "undecided")])
