@@ -10,7 +10,8 @@ import pytest
 from geoattn.studies.catalogue import STUDIES
 from geoattn.studies.claims import Claim, claims
 from geoattn.studies.engine.output import _first_difference
-from geoattn.studies.ledger import claims_page
+from geoattn.studies.ledger import claims_page, claims_pages
+from geoattn.studies.paper_table import PAPER_TABLE_1
 from geoattn.studies.verdicts import Judged, Verdict, _both_legs, judge_claims, read_results
 
 ROOT = Path(__file__).parents[2]
@@ -101,3 +102,37 @@ def test_claims_that_take_seconds_are_checked(name: str) -> None:
 def test_no_claim_waits_for_a_study_that_is_not_there() -> None:
     for claim in CLAIMS.values():
         assert claim.endpoint is None or claim.endpoint.study in STUDIES, claim.id
+
+
+def test_pages_of_theorems_have_no_intervals_and_count_shares() -> None:
+    pages = claims_pages(ROOT / "results")
+    for claim in CLAIMS.values():
+        if claim.kind != "observation":
+            assert not re.search(r"\[[+-]?[\d.e-]+, [+-]?[\d.e-]+\]", pages[claim.id].split("## All checks")[-1]), (
+                claim.id
+            )
+    assert "| 100% | holds |" in pages["R13"]
+    assert "minus one half" not in pages["R13"]
+
+
+@pytest.mark.parametrize("name", ["R30", "R31", "R32"])
+def test_table_1_stands_beside_that_of_the_paper(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "adjusted-lvit" / "paper"
+    folder.mkdir(parents=True)
+    columns = [
+        f"{c}{half}" for c in ("running_accuracy", "test_accuracy", "running_gap") for half in ("", " half width")
+    ]
+    rows = ["mnist,decrease,2,0.98,0.001,0.985,0.002,-0.005,0.003", "mnist,none,1,0.98,,0.985,,-0.005,"]
+    (folder / "adjusted-lvit.csv").write_text("\n".join([",".join(["data", "arm", "trials", *columns]), *rows]))
+    page = claims_pages(tmp_path)[name]
+    assert "| mnist | decrease | 2 | 0.980 ± 0.001 | 0.981 | 0.985 ± 0.002 | 0.984 | -0.005 ± 0.003 | -0.003 |" in page
+    assert "| mnist | none | 1 | 0.980 |  | 0.985 |  | -0.005 |  |" in page
+
+
+def test_the_papers_differences_are_those_of_its_table() -> None:
+    for name, place in (("R32", 0), ("R30", 1), ("R31", 2)):
+        end = CLAIMS[name].endpoint
+        assert end is not None
+        for data, effect in end.paper.items():
+            rows = PAPER_TABLE_1[data]
+            assert effect == pytest.approx(rows["decrease"][place] - rows["increase"][place], abs=1e-9), (name, data)

@@ -15,6 +15,10 @@ RESULTS = Path(__file__).parents[2] / "results"
 FOLDERS = sorted(plan.parent for plan in RESULTS.glob("*/*/trials.json"))
 
 
+def test_the_results_are_small() -> None:
+    assert sum(path.stat().st_size for path in RESULTS.rglob("*") if path.is_file()) < 25e6
+
+
 def test_there_are_results_of_every_folder() -> None:
     assert {folder.parent.name for folder in FOLDERS} == {path.name for path in RESULTS.iterdir() if path.is_dir()}
 

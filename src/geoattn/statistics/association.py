@@ -11,6 +11,7 @@ from scipy import stats
 
 from geoattn._core.display import Displayed
 from geoattn._core.errors import GeoattnError
+from geoattn.statistics.clusters import cluster_counts, weighted_rank_correlations
 
 __all__ = ["Association", "PairedDifference", "paired_difference", "rank_correlation"]
 
@@ -44,7 +45,14 @@ class Association(Displayed):
 
 
 def rank_correlation(
-    x: Any, y: Any, groups: Any = None, *, level: float = 0.95, resamples: int = 5000, seed: int = 0
+    x: Any,
+    y: Any,
+    groups: Any = None,
+    *,
+    clusters: Any = None,
+    level: float = 0.95,
+    resamples: int = 5000,
+    seed: int = 0,
 ) -> Association:
     r"""Spearman's rank correlation of two numbers per run, for example curvature and rho.
 
@@ -56,6 +64,10 @@ def rank_correlation(
         (runs,) a label per run, for example the data set: ranks are then taken, and centred, within each group before
         they are correlated, and runs are resampled and permuted within it. Without it, data sets that differ in both
         numbers make a correlation where none of them has one. Groups of one run carry no information and are refused.
+    clusters
+        (runs,) a label per run, for example its seed, where several runs share one: whole clusters are then resampled,
+        and ``p_value`` is twice the smaller share of resamples on one side of 0. With fewer than four clusters there is
+        no interval.
     level, resamples, seed
         Percentile bootstrap over runs, and as many permutations; p is at least 1 / (resamples + 1), two-sided. With
         fewer than 7 runs in all the permutations are few; p can then not be small whatever the data.
@@ -82,6 +94,8 @@ def rank_correlation(
         nan = float("nan")
         why = "none: one of the numbers is the same in all runs"
         return Association(nan, nan, nan, nan, len(a), len(parts), level, why, settings)
+    if clusters is not None:
+        return _by_clusters(found, a, b, labels, clusters, level, settings)
     rng = np.random.default_rng(seed)
     draws = np.empty((resamples, len(a)), dtype=np.int64)
     mixed = np.empty_like(draws)
@@ -96,6 +110,33 @@ def rank_correlation(
     null = _correlate(np.broadcast_to(one, mixed.shape), other[0][mixed])
     p = (1 + int((np.abs(null) >= abs(found) - 1e-12).sum())) / (resamples + 1)
     return Association(found, low, high, p, len(a), len(parts), level, method, settings)
+
+
+def _by_clusters(
+    found: float,
+    a: np.ndarray,
+    b: np.ndarray,
+    labels: np.ndarray,
+    clusters: Any,
+    level: float,
+    settings: dict[str, Any],
+) -> Association:
+    """The interval of a bootstrap over clusters."""
+    names = np.asarray(clusters)
+    if names.shape != a.shape:
+        raise GeoattnError(f"clusters must be one label for each of the {len(a)} runs; got shape {names.shape}.")
+    count, groups, nan = len(np.unique(names)), int(labels.max()) + 1, float("nan")
+    if count < _FEWEST:
+        why = f"none: {count} clusters are too few to resample"
+        return Association(found, nan, nan, nan, len(a), groups, level, why, settings)
+    counts = cluster_counts(names, resamples=settings["resamples"], seed=settings["seed"])
+    spread = weighted_rank_correlations(a, b, labels, counts)
+    good = spread[np.isfinite(spread)]
+    low, high = map(float, np.quantile(good, [(1 - level) / 2, (1 + level) / 2]))
+    side = 1 + min(int((good <= 0).sum()), int((good >= 0).sum()))
+    left = f", {len(spread) - len(good)} constant left out" if len(good) < len(spread) else ""
+    method = f"bootstrap over {count} clusters{left}"
+    return Association(found, low, high, min(1.0, 2 * side / (len(good) + 1)), len(a), groups, level, method, settings)
 
 
 @dataclass(frozen=True, repr=False)

@@ -23,6 +23,7 @@ STUDIES = {
     "pretrained-forward": "geoattn.studies.ricci.pretrained_forward:STUDY",
     "predict-errors": "geoattn.studies.prediction.predict_errors:STUDY",
     "pretrained-robustness": "geoattn.studies.ricci.pretrained_robustness:STUDY",
+    "image-robustness": "geoattn.studies.ricci.image_robustness:STUDY",
     "appendix-c": "geoattn.studies.ricci.appendix_c:STUDY",
     "curvature-training": "geoattn.studies.ricci.curvature_training:STUDY",
     "fig10": "geoattn.studies.ricci.adjusted_loss:FIG10",

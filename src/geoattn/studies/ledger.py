@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from geoattn.studies.claims import papers
-from geoattn.studies.verdicts import Evidence, Judged, judge_claims, read_results
+from geoattn.studies.paper_table import table_1
+from geoattn.studies.verdicts import Evidence, Judged, judge_claims, read_progress, read_results
 
 __all__ = ["claims_page", "claims_pages", "forest_plot"]
 
 _ORDER = ("replicated", "contradicted", "depends on the convention", "inconclusive", "not testable here",
           "theorem checked")  # fmt: skip
 _COLOURS = dict(zip(_ORDER, ("tab:green", "tab:red", "tab:purple", "tab:gray", "lightgray", "tab:blue"), strict=True))
+_HALF = ", minus one half"  # of a share that is judged by whether it is above or below one half
 _HEAD = """# The claims, and what came out
 
 This page has one line for each claim of the three papers. `geoattn study ledger --out docs/claims.md` writes it, the
@@ -20,8 +22,9 @@ pages behind the numbers and the plot from `results/`.
 
 Each claim of an observation has one primary endpoint. The endpoint is fixed in `claims.toml` before the trials that
 test it. An effect is written so that the claim says that it is above 0; brackets are 95 % intervals. Effects are pooled
-over data sets by a random-effects mean. Runs are paired by seed, and a seed counts once: with three to six seeds
-intervals are those of Student's t, because a bootstrap over so few is too narrow. P-values are corrected over all
+over data sets by a random-effects mean. Runs are paired by seed. A seed counts once: the error of a pooled effect is
+never below that of whole seeds. With three to six seeds intervals are those of Student's t, because a bootstrap over so
+few is too narrow; the page of a claim has the bootstrap over whole seeds beside it. P-values are corrected over all
 claims by Holm's method. *Sees*: the smallest true effect that the design finds with a power of 80 %. The page of a
 claim has the accuracy that the models reached and where the study differs from the paper.
 
@@ -49,7 +52,7 @@ def claims_page(root: Path) -> str:
     >>> "claim" in text.lower()
     True
     """
-    judged = judge_claims(read_results(root))
+    judged = _judged(root)
     counts = {v: sum(one.verdict == v for one in judged) for v in _ORDER}
     parts = [_HEAD, "Of {} claims: {}.\n".format(
         len(judged), ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count))]  # fmt: skip
@@ -68,14 +71,15 @@ def claims_page(root: Path) -> str:
 
 def claims_pages(root: Path) -> dict[str, str]:
     """The page of each claim by its number."""
-    return {one.claim.id: _page(one) for one in judge_claims(read_results(root))}
+    table = table_1(root)
+    return {one.claim.id: _page(one, table if one.claim.place.endswith("Table 1") else "") for one in _judged(root)}
 
 
 def forest_plot(root: Path) -> Any:
     """All effects with an interval, over half the width of the interval: beyond one of them 0 is outside."""
     from matplotlib.figure import Figure
 
-    judged = [one for one in judge_claims(read_results(root)) if one.low is not None and one.high is not None]
+    judged = [one for one in _judged(root) if one.low is not None and one.high is not None]
     figure = Figure(figsize=(7.0, 0.22 * len(judged) + 1.0), layout="constrained")
     ax = figure.subplots()
     for place, one in enumerate(judged):
@@ -97,15 +101,28 @@ def forest_plot(root: Path) -> Any:
     return figure
 
 
+def _judged(root: Path) -> list[Judged]:
+    return judge_claims(read_results(root), read_progress(root))
+
+
 def _line(one: Judged) -> list[str]:
     end = one.claim.endpoint
     paper = "" if end is None or end.paper_effect is None else _number(end.paper_effect)
     seen = "" if one.detectable is None else _number(one.detectable).lstrip("+")
-    return [_link(one), one.claim.says, _effect(one), str(one.trials or ""), paper, seen, one.verdict]
+    return [_link(one), one.claim.says, _effect(one), str(one.trials or ""), paper, seen, _verdict(one)]
 
 
 def _check_line(one: Judged) -> list[str]:
     return [_link(one), one.claim.says, one.primary.split(";")[0].split("/")[-1], one.verdict]
+
+
+def _verdict(one: Judged) -> str:
+    return one.verdict + (f"; {_unfinished(one)}" if one.unfinished else "")
+
+
+def _unfinished(one: Judged) -> str:
+    assert one.unfinished is not None
+    return f"unfinished: {one.unfinished[0]} of {one.unfinished[1]} trials"
 
 
 def _link(one: Judged) -> str:
@@ -120,10 +137,10 @@ def _effect(one: Judged) -> str:
     return f"{_number(one.effect)} [{_number(one.low)}, {_number(one.high)}]"
 
 
-def _page(one: Judged) -> str:
+def _page(one: Judged, table: str = "") -> str:
     claim, end = one.claim, one.claim.endpoint
     parts = [
-        f"# {claim.id}: {one.verdict}\n",
+        f"# {claim.id}: {_verdict(one)}\n",
         f"{claim.says} ({claim.kind}; {papers()[claim.paper]}, {claim.place}.)\n",
     ]
     parts += [f"{text}\n" for text in dict.fromkeys((claim.note, one.reason)) if text]
@@ -145,10 +162,18 @@ def _page(one: Judged) -> str:
     if one.effect is not None:
         corrected = "" if one.p is None else f" p = {one.p:.2g} after correction over the claims."
         seen = "" if one.detectable is None else f" The design sees effects from {one.detectable:.2g} on."
-        parts.append(f"Effect ({one.primary}): {_effect(one)}, n = {one.trials}.{corrected}{seen}\n")
+        resampled = ""
+        if one.bootstrap is not None:
+            low, high = map(_number, one.bootstrap)
+            unit = "rows" if end is not None and end.study == "pretrained-forward" else "seeds"
+            resampled = f" A bootstrap over whole {unit} gives [{low}, {high}] on these data sets."
+        parts.append(f"Effect ({one.primary}): {_effect(one)}, n = {one.trials}.{corrected}{seen}{resampled}\n")
+    if table:
+        parts.append(f"## Table 1 beside the paper's\n\n{table}")
     if one.support:
-        parts.append("## All findings\n")
-        parts += _findings(one.support)
+        observed = claim.kind == "observation"
+        parts.append("## All findings\n" if observed else "## All checks\n")
+        parts += _findings(one.support) if observed else [_checks(one.support)]
         for study, how, beside in dict.fromkeys((e.study, e.how, e.beside) for e in one.support):
             words = " ".join(filter(None, (f"{how}{_progress(study, one.support)}", beside)))
             parts.append(f"* `{study}`: {words}")
@@ -179,6 +204,21 @@ def _findings(support: tuple[Evidence, ...]) -> list[str]:
         lines = [[data, n, *(row.get(c, "") for c in conventions)] for (data, n, _), row in rows.items()]
         parts += [f"`{study}`: {what}\n", _table(head, lines)]
     return parts
+
+
+def _checks(support: tuple[Evidence, ...]) -> str:
+    """A row for each check of a theorem or an assumption. Cases are no sample, so that there is no interval."""
+    words = {"replicated": "holds", "contradicted": "does not hold"}
+    lines = []
+    for e in support:
+        f = e.finding
+        what = f"{f['claim']}: {f['measure']}" if f.get("measure") else str(f["claim"])
+        value = "" if f["difference"] is None else _number(f["difference"])
+        if what.endswith(_HALF) and f["difference"] is not None:
+            what, value = what.removesuffix(_HALF), f"{f['difference'] + 0.5:.0%}"
+        under = f" ({f['convention']})" if f.get("convention") else ""
+        lines.append([what + under, str(f["data"]), str(f["trials"]), value, words.get(f["verdict"], "undecided")])
+    return _table(["check", "on", "cases", "mean", "outcome"], lines)
 
 
 def _value(finding: dict[str, Any]) -> str:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
 
 from geoattn._core.errors import GeoattnError
 from geoattn._core.text_files import read_json
+from geoattn.studies.catalogue import STUDIES, find_study
 from geoattn.studies.claims import Claim, claims
 from geoattn.studies.engine.pooling import detectable, holm
 
-__all__ = ["Evidence", "Judged", "judge_claims", "read_results"]
+__all__ = ["Evidence", "Judged", "judge_claims", "read_progress", "read_results"]
 
 Verdict = Literal[
     "replicated", "contradicted", "inconclusive", "depends on the convention", "not testable here", "theorem checked"
@@ -46,7 +49,8 @@ class Judged:
 
     ``primary``: the study, number, data and convention in words. ``p`` is corrected by Holm over all claims that are
     judged by an interval. ``detectable``: the smallest true effect found with a power of 80 %. ``support``: all that
-    speaks to the claim.
+    speaks to the claim. ``bootstrap``: the interval of a bootstrap over whole seeds, beside that of Student's t.
+    ``unfinished``: trials that are done and planned, where those of the endpoint are not all done.
     """
 
     claim: Claim
@@ -60,6 +64,8 @@ class Judged:
     detectable: float | None = None
     reason: str = ""
     support: tuple[Evidence, ...] = ()
+    bootstrap: tuple[float, float] | None = None
+    unfinished: tuple[int, int] | None = None
 
 
 def read_results(root: Path) -> list[Evidence]:
@@ -86,6 +92,22 @@ def read_results(root: Path) -> list[Evidence]:
     return found
 
 
+def read_progress(root: Path) -> dict[str, tuple[int, int]]:
+    """Trials done and planned at the paper's size of each study that an endpoint names, with findings or without."""
+    found = {}
+    for name in dict.fromkeys(claim.endpoint.study for claim in claims() if claim.endpoint is not None):
+        if name not in STUDIES:
+            continue
+        path = root / name / "paper" / f"{name}.json"
+        if path.is_file():
+            about = read_json(path)
+            planned = int(about["trials"])
+            found[name] = (int(about.get("done", planned)), planned)
+        else:
+            found[name] = (0, len(find_study(name).configs("paper")))
+    return found
+
+
 def _beside(about: dict[str, Any]) -> str:
     reached = ", ".join(f"{name} {value:.3f}" for name, value in about.get("accuracy", {}).items())
     parts = [
@@ -95,9 +117,9 @@ def _beside(about: dict[str, Any]) -> str:
     return " ".join(filter(None, parts))
 
 
-def judge_claims(evidence: list[Evidence]) -> list[Judged]:
-    """All claims with their verdicts, in order."""
-    judged = [_judge(claim, evidence) for claim in claims()]
+def judge_claims(evidence: list[Evidence], progress: Mapping[str, tuple[int, int]] | None = None) -> list[Judged]:
+    """All claims with their verdicts, in order; ``progress`` is that of `read_progress`."""
+    judged = [_judge(claim, evidence, progress or {}) for claim in claims()]
     tested = [k for k, one in enumerate(judged) if one.p is not None]
     corrected = holm([judged[k].p or 0.0 for k in tested])
     for k, p in zip(tested, corrected, strict=True):
@@ -105,7 +127,9 @@ def judge_claims(evidence: list[Evidence]) -> list[Judged]:
     return [_both_legs(one, judged) for one in judged]
 
 
-def _judge(claim: Claim, evidence: list[Evidence]) -> Judged:
+def _judge(
+    claim: Claim, evidence: list[Evidence], progress: Mapping[str, tuple[int, int]] = MappingProxyType({})
+) -> Judged:
     speaks = tuple(e for e in evidence if claim.is_tested_by(e.study, str(e.finding["claim"])))
     if claim.not_here:
         return Judged(claim, "not testable here", reason=claim.not_here, support=speaks)
@@ -117,13 +141,21 @@ def _judge(claim: Claim, evidence: list[Evidence]) -> Judged:
         chosen = [e for e in rows if e.finding["data"] == end.data]
         mine = [e for e in chosen if e.finding.get("convention") == end.convention]
         where = f"{end.study}, {end.number.replace('_', ' ')}, {end.more} minus {end.less}, {end.data}"
+        done, planned = progress.get(end.study, (0, 0))
+        unfinished = (done, planned) if done < planned else None
         if mine:
             primary = where + (f", {end.convention}" if end.convention else "")
             one = _interval(claim, mine[0].finding, primary, (*rows, *speaks))
-            return _with_conventions(one, chosen)
+            return replace(_with_conventions(one, chosen), unfinished=unfinished)
         pooled = _pool_small(claim, speaks)
-        waiting = f"The trials of {end.study} at the paper's size are not finished; the effect is that of small runs."
-        return replace(pooled, verdict="inconclusive", p=None, reason=waiting, primary=pooled.primary or where)
+        words = [f"The trials of {end.study} at the paper's size do not give the endpoint yet."]
+        if planned and unfinished is None:
+            words = [f"All trials of {end.study} are done, and they do not give the endpoint."]
+        words.append("There is no small run." if pooled.effect is None else "The effect is that of small runs.")
+        return replace(
+            pooled, verdict="inconclusive", p=None, reason=" ".join(words), primary=pooled.primary or where,
+            unfinished=unfinished, support=(*rows, *speaks),
+        )  # fmt: skip
     if not speaks:
         verdict: Verdict = "theorem checked" if claim.checked_by else "not testable here"
         return Judged(claim, verdict, primary=claim.checked_by, reason=claim.note)
@@ -141,10 +173,13 @@ def _interval(claim: Claim, finding: dict[str, Any], primary: str, support: tupl
     margin = claim.endpoint.margin if claim.endpoint is not None else 0.0
     low, high = (None if finding[k] is None else finding[k] + margin for k in ("low", "high"))
     p = finding.get("p")
+    resampled = None
+    if finding.get("bootstrap_low") is not None and finding.get("bootstrap_high") is not None:
+        resampled = (finding["bootstrap_low"] + margin, finding["bootstrap_high"] + margin)
     return Judged(
         claim, "inconclusive", primary, finding["difference"] + margin, low, high, finding["trials"],
         1.0 if p is None or low is None else p if not margin else (0.0 if low > 0 else 1.0),
-        finding.get("detectable"), "", support,
+        finding.get("detectable"), "", support, resampled,
     )  # fmt: skip
 
 

@@ -62,18 +62,21 @@ def judge_with_trimmed(
 
 
 def judge_association(
-    claim: str, data: str, x: Any, y: Any, groups: Any, *, convention: str | None, measure: str
+    claim: str, data: str, x: Any, y: Any, groups: Any, *, seeds: Any, convention: str | None, measure: str
 ) -> Finding:
-    """The finding for a claim that two numbers of a run grow together: rank correlation within groups."""
+    """The finding for a claim that two numbers of a run grow together: rank correlation within groups.
+
+    ``seeds``: of the runs. Runs of one seed are resampled together; with fewer than four seeds there is no interval.
+    """
     names, sizes = np.unique(np.asarray(groups), return_counts=True)
     good = np.isin(groups, names[sizes > 1])
-    one, other, labels = np.asarray(x)[good], np.asarray(y)[good], np.asarray(groups)[good]
+    one, other, labels, units = (np.asarray(part)[good] for part in (x, y, groups, seeds))
     if len(one) < 4:
         return Finding(claim, data, 0.0, -np.inf, np.inf, len(one), "not replicated", convention, measure)
-    found = rank_correlation(one, other, labels, resamples=2000)
+    found = rank_correlation(one, other, labels, clusters=units, resamples=2000)
     if not np.isfinite(found.correlation):
         return Finding(claim, data, 0.0, -np.inf, np.inf, found.runs, "not replicated", convention, measure)
-    verdict = "replicated" if found.low > 0 else "contradicted" if found.high < 0 else "not replicated"
+    verdict = "replicated" if found.low > 0 else "contradicted" if found.high < 0 else "not replicated"  # NaN: neither
     return Finding(
         claim, data, found.correlation, found.low, found.high, found.runs, verdict, convention, measure
     )  # fmt: skip

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from geoattn.studies.engine.finding import Finding
-from geoattn.studies.engine.pooling import Pooled, detectable, pool, t_test
+from geoattn.studies.engine.pooling import Pooled, detectable, pool, seed_bootstrap, t_test, usable_groups
 from geoattn.studies.engine.study import Pairs
 
 __all__ = ["CONVENTIONS", "Number", "Runs", "contrast_findings"]
@@ -31,13 +31,15 @@ class Runs:
     """Trials by data set, arm and seed. ``arm`` names the arm of a configuration, ``data`` its data set.
 
     ``cluster`` names what is pooled: data sets of one cluster (those that one model has seen) share what is random in
-    them, and so count as one.
+    them, and so count as one. ``unit`` names what a seed of a data set shares with other data sets: its runs are
+    resampled together.
     """
 
     pairs: Pairs
     arm: Callable[[dict[str, Any]], str]
     data: Callable[[dict[str, Any]], str] = lambda config: str(config["data"])
     cluster: Callable[[str], str] = lambda data: data
+    unit: Callable[[str, int], Any] = lambda _, seed: seed
 
     def names(self) -> list[str]:
         """The data sets, in order."""
@@ -53,9 +55,15 @@ class Runs:
 
     def differences(self, data: str, more: str, less: str, number: Callable[[Any], float]) -> np.ndarray:
         """number[more] - number[less] for each seed that both arms have; what is not finite is left out."""
+        return np.array(list(self.paired(data, more, less, number).values()), dtype=float)
+
+    def paired(self, data: str, more: str, less: str, number: Callable[[Any], float]) -> dict[Any, float]:
+        """The differences by their unit, in the order of seeds."""
         first, second = (self.by_seed(data, arm, number) for arm in (more, less))
-        both = np.array([first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())], dtype=float)
-        return both[np.isfinite(both)]
+        both = {
+            self.unit(data, seed): float(first[seed] - second[seed]) for seed in sorted(first.keys() & second.keys())
+        }
+        return {unit: value for unit, value in both.items() if np.isfinite(value)}
 
 
 def contrast_findings(
@@ -67,27 +75,32 @@ def contrast_findings(
         for convention in CONVENTIONS if number.curved else (None,):
             of = number.of if convention is None else (lambda r, c=convention, n=number: n.of(r, c))
             for more, less in contrasts:
-                groups = {data: runs.differences(data, more, less, of) for data in runs.names()}
+                groups = {data: runs.paired(data, more, less, of) for data in runs.names()}
                 groups = {data: values for data, values in groups.items() if len(values)}
                 words = f"{number.words}, {more} minus {less}"
-                for data, values in groups.items():
-                    found.append(_finding(name, words, more, less, data, convention, t_test(values), len(values)))
                 clusters = _clustered(groups, runs.cluster)
-                if len(clusters) < len(groups):
-                    for data, values in clusters.items():
-                        found.append(_finding(name, words, more, less, data, convention, t_test(values), len(values)))
+                single = {**groups, **clusters} if len(clusters) < len(groups) else groups
+                for data, values in single.items():
+                    tested = t_test(np.array(list(values.values()), dtype=float))
+                    found.append(_finding(name, words, more, less, data, convention, tested, len(values)))
                 if len(groups) > 1:
-                    total = sum(map(len, groups.values()))
-                    found.append(_finding(name, words, more, less, "pooled", convention, pool(clusters), total))
+                    used = usable_groups(clusters)
+                    total = sum(len(values) for data, values in groups.items() if runs.cluster(data) in used)
+                    pooled = _finding(name, words, more, less, "pooled", convention, pool(clusters), total)
+                    low, high = seed_bootstrap(clusters)
+                    if np.isfinite(low):
+                        pooled = replace(pooled, bootstrap_low=low, bootstrap_high=high)
+                    found.append(pooled)
     return found
 
 
-def _clustered(groups: dict[str, np.ndarray], cluster: Callable[[str], str]) -> dict[str, np.ndarray]:
-    """The differences of each cluster, those of its data sets one after the other."""
-    found: dict[str, list[np.ndarray]] = {}
+def _clustered(groups: dict[str, dict[Any, float]], cluster: Callable[[str], str]) -> dict[str, dict[Any, float]]:
+    """The differences of each cluster by unit; where data sets of a cluster share a unit, their mean."""
+    parts: dict[str, dict[Any, list[float]]] = {}
     for data, values in groups.items():
-        found.setdefault(cluster(data), []).append(values)
-    return {name: np.concatenate(parts) for name, parts in found.items()}
+        for unit, value in values.items():
+            parts.setdefault(cluster(data), {}).setdefault(unit, []).append(value)
+    return {name: {unit: float(np.mean(own)) for unit, own in found.items()} for name, found in parts.items()}
 
 
 def _finding(

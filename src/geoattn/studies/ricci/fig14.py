@@ -103,6 +103,7 @@ def _verdict(pairs: Pairs) -> list[Finding]:
                     [_number(convention, "distance_to_one")(r) for _, r in cell],
                     rho,
                     [data] * len(cell),
+                    seeds=[config["seed"] for config, _ in cell],
                     convention=convention,
                     measure="rank correlation of distance to one and rho over rates and seeds",
                 )

@@ -105,6 +105,7 @@ def _associations(pairs: Pairs) -> list[Finding]:
                         [_distance(convention)(r) for _, r in chosen],
                         rho,
                         groups,
+                        seeds=[config["seed"] for config, _ in chosen],
                         convention=convention,
                         measure=f"rank correlation of distance to one and rho ({kind}), both models, within data sets",
                     )

@@ -86,6 +86,7 @@ def verdict(pairs: Pairs) -> list[Finding]:
                     [_distance(convention)(r) for _, r in chosen],
                     areas,
                     groups,
+                    seeds=[config["seed"] for config, _ in chosen],
                     convention=convention,
                     measure="rank correlation of distance to one and area, both models, within pairs of tasks",
                 )

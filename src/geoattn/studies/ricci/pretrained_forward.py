@@ -154,7 +154,10 @@ def _expanded(pairs: Pairs) -> Pairs:
 
 
 def _verdict(pairs: Pairs) -> list[Finding]:
-    runs = Runs(_expanded(pairs), lambda c: c["layer"], cluster=lambda data: data.split(" on ")[0])
+    runs = Runs(
+        _expanded(pairs), lambda c: c["layer"], cluster=lambda data: data.split(" on ")[0],
+        unit=lambda data, row: (data.split(" on ")[1], row),  # several models see one row of a data set
+    )  # fmt: skip
     words = {"distance_to_one": "distance of curvature to 1", "q05": "5 % quantile of curvature", "mean": "curvature"}
     numbers = {name: Number(f"{words[name]} by layer", lambda r, c, n=name: r[c][n], curved=True) for name in _NUMBERS}
     return contrast_findings(runs, numbers, (("first", "last"), ("last", "first")))

@@ -136,6 +136,7 @@ def _verdict(pairs: Pairs) -> list[Finding]:
                     [_number(convention, "dip")(r) for _, r in cell],
                     [-r["gap"] for _, r in cell],
                     [data] * len(cell),
+                    seeds=[config["seed"] for config, _ in cell],
                     convention=convention,
                     measure="rank correlation of dip and minus the gap over runs",
                 )

@@ -153,22 +153,26 @@ def _of_runs(pairs: Pairs) -> list[Finding]:
     mean_kernel = [float(np.mean([row["kernel"] for row in h])) for h in histories]
     rho = [float(np.mean(list(result["rho"].values()))) for _, result in pairs]
     last = [h[-1] for h in histories]
+    seeds = [config["seed"] for config, _ in pairs]
+    by_seed = {name: [float(np.mean([v for v, s in zip(values, seeds, strict=True) if s == seed])) for seed in
+                      dict.fromkeys(seeds)] for name, values in within.items()}  # fmt: skip
     findings = [
         judge(
             "Theorem 4.1: the larger the smallest eigenvalue of the tangent kernel, the faster the loss falls", _RUNS,
-            within["kernel"], measure="rank correlation over the epochs of a run",
+            by_seed["kernel"], measure="rank correlation over the epochs of a run, mean over the directions of a seed",
         ),
         judge(
-            "Theorem 4.1: the larger the PL ratio, the faster the loss falls", _RUNS, within["pl_ratio"],
-            measure="rank correlation over the epochs of a run",
+            "Theorem 4.1: the larger the PL ratio, the faster the loss falls", _RUNS, by_seed["pl_ratio"],
+            measure="rank correlation over the epochs of a run, mean over the directions of a seed",
         ),
         judge_association(
             "Theorem 4.1: runs with a larger smallest eigenvalue of the tangent kernel learn faster", _RUNS,
-            mean_kernel, speed, directions, convention=None, measure="rank correlation over runs within a direction",
+            mean_kernel, speed, directions, seeds=seeds, convention=None,
+            measure="rank correlation over runs within a direction",
         ),
         judge_association(
             "higher row entropy, more robust", _RUNS, [row["entropy"] for row in last], [-r for r in rho], directions,
-            convention=None, measure="rank correlation over runs within a direction",
+            seeds=seeds, convention=None, measure="rank correlation over runs within a direction",
         ),
     ]  # fmt: skip
     for preset in PRESETS:
@@ -179,7 +183,7 @@ def _of_runs(pairs: Pairs) -> list[Finding]:
             ("higher curvature, slower training", [-s for s in speed]),
         ):
             findings.append(judge_association(
-                claim, _RUNS, curvature, numbers, directions, convention=preset,
+                claim, _RUNS, curvature, numbers, directions, seeds=seeds, convention=preset,
                 measure="rank correlation over runs within a direction",
             ))  # fmt: skip
     return findings

@@ -1,0 +1,36 @@
+"""Results by hand for the trials of the studies at the paper's size, from the configuration alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from geoattn.studies.ricci.model_pair import packed
+
+__all__ = ["made_up"]
+
+_CONVENTIONS = ("markov", "hop", "grc-0.6", "grc-0.5")
+_NAMES = ("flip + blur + rotation 0.4", "elastic + perspective", "word swap 0.4", "characters + words 0.2")
+_ACCURACIES = ("train_accuracy", "running_accuracy", "test_accuracy", "gap", "running_gap")
+
+
+def made_up(config: dict[str, Any]) -> dict[str, Any]:
+    """Every number that a study of full size looks at; noise by seed, and curvature by model."""
+    rng = np.random.default_rng(config["seed"])
+    shape = {c: {"quantiles": np.sort(rng.random(51)).tolist(), "mean": 0.5, "low": 0.1, "dip": rng.random(),
+                 "missing": 0.0} for c in _CONVENTIONS}  # fmt: skip
+    drops = {"clean": 0.9, "perturbed": 0.5, "rho": 0.4, "relative_drop": rng.random()}
+    bits = {name: packed(rng.random(40) < 0.7) for name in ("clean", *_NAMES)}
+    curvature = dict.fromkeys(_CONVENTIONS, len(str(config.get("model", ""))) + 0.01 * rng.random())
+    names = ("distance_to_one", "q05", "mean")
+    return {
+        **dict.fromkeys(_ACCURACIES, rng.random()),
+        "history": [{"epoch": 1, "loss": rng.random(), "variance": rng.random()}], "area": rng.random(),
+        "lost": 0.1, "before": {"accuracy": 0.8, "variance": 0.1, "curvature": shape}, "distribution": {"end": shape},
+        "perturbed": dict.fromkeys(_NAMES, drops), "right": bits, "curvature": curvature, "rows": 40,
+        "steps": [{"at": 1, "validation_accuracy": 0.8, "right": bits, "curvature": curvature}],
+        "samples": {c: {n: {"first": rng.random(4).tolist(), "last": rng.random(4).tolist()} for n in names}
+                    for c in shape},
+        "layers": {c: {n: [0.5, 0.4] for n in names} for c in shape},
+    }  # fmt: skip
