@@ -12,7 +12,7 @@ from geoattn.studies.claims import Claim, claims
 from geoattn.studies.engine.output import _first_difference
 from geoattn.studies.ledger import claims_page, claims_pages
 from geoattn.studies.paper_table import PAPER_TABLE_1
-from geoattn.studies.verdicts import Judged, Verdict, _both_legs, judge_claims, read_results
+from geoattn.studies.verdicts import Judged, Verdict, _both_legs, _decide, judge_claims, read_results
 
 ROOT = Path(__file__).parents[2]
 RESULTS = read_results(ROOT / "results")
@@ -44,6 +44,13 @@ def test_a_smaller_drop_at_a_lower_accuracy_does_not_count_as_robust() -> None:
 def test_a_trade_off_has_two_legs(accuracy: Verdict, robust: Verdict, verdict: Verdict) -> None:
     legs = [Judged(CLAIMS["R30"], accuracy), Judged(CLAIMS["R24"], robust)]
     assert _both_legs(Judged(CLAIMS["R35"], "contradicted"), legs).verdict == verdict
+
+
+@pytest.mark.parametrize(("done", "verdict"), [(None, "replicated"), ((20, 48), "inconclusive")])
+def test_unfinished_trials_decide_nothing(done: tuple[int, int] | None, verdict: Verdict) -> None:
+    """A look at the trials while they are done would find an effect more often than one look at the end."""
+    clear = Judged(CLAIMS["R22"], "inconclusive", effect=0.1, low=0.09, high=0.11, p=1e-6, unfinished=done)
+    assert _decide(clear).verdict == verdict
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def _judge(
         if mine:
             primary = where + (f", {end.convention}" if end.convention else "")
             one = _interval(claim, mine[0].finding, primary, (*rows, *speaks))
-            return replace(_with_conventions(one, chosen), unfinished=unfinished)
+            return replace(one, unfinished=unfinished) if unfinished else _with_conventions(one, chosen)
         pooled = _pool_small(claim, speaks)
         words = [f"The trials of {end.study} at the paper's size do not give the endpoint yet."]
         if planned and unfinished is None:
@@ -254,6 +254,8 @@ def _with_conventions(one: Judged, rows: list[Evidence]) -> Judged:
 
 
 def _decide(one: Judged) -> Judged:
+    if one.unfinished:
+        return replace(one, verdict="inconclusive", reason="The trials are not finished, and only all of them decide.")
     if one.verdict == "depends on the convention" or one.low is None or one.high is None or one.p is None:
         return one
     if one.p < _LEVEL and one.low > 0:
