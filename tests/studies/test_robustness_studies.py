@@ -175,11 +175,11 @@ def test_a_verdict_that_trimming_turns_is_shown_twice() -> None:
 def test_association_goes_by_ranks_within_groups() -> None:
     x, groups = np.arange(12.0) % 6, ["a"] * 6 + ["b"] * 6
     y = x + np.repeat([100.0, 0.0], 6)  # pooled without groups it would be far weaker
-    options: dict[str, Any] = {"convention": "hop", "measure": ""}
+    options: dict[str, Any] = {"convention": "hop", "measure": "", "seeds": np.arange(12) % 6}
     assert judge_association("", "", x, y, groups, **options).difference == pytest.approx(1)
     assert judge_association("", "", x, -y, groups, **options).verdict == "contradicted"
     assert judge_association("", "", x, np.ones(12), groups, **options).verdict == "not replicated"
-    assert judge_association("", "", x[:2], y[:2], ["a", "b"], **options).trials == 0
+    assert judge_association("", "", x[:2], y[:2], ["a", "b"], **{**options, "seeds": [0, 1]}).trials == 0
 
 
 def test_description_of_a_distribution_with_two_modes() -> None:

@@ -22,7 +22,6 @@ def cluster_counts(clusters: Any, *, resamples: int = 2000, seed: int = 0) -> In
 
     Examples
     --------
-    >>> from geoattn.statistics.clusters import cluster_counts
     >>> counts = cluster_counts(["a", "a", "b", "c"], resamples=100)
     >>> counts.shape, bool((counts[:, 0] == counts[:, 1]).all())
     ((100, 4), True)

@@ -23,7 +23,6 @@ _PENALTY = 0.1  # inverse strength of the ridge penalty, the same for all number
 def encoder(name: str, seed: int = 0) -> nn.Module:
     """A frozen encoder of images by the name of its folder; random-dinov2 is small and untrained, for smoke runs.
 
-    >>> from geoattn.studies.engine.frozen_features import encoder
     >>> encoder("random-dinov2").config.hidden_size
     16
     """
@@ -64,7 +63,6 @@ def linear_heads(
     """A logistic regression on the first rows, for each number of them; columns are standardised on the same rows.
 
     >>> import numpy as np
-    >>> from geoattn.studies.engine.frozen_features import linear_heads
     >>> labels = np.arange(40) % 2
     >>> heads = linear_heads(np.stack([labels + 0.1, -labels], axis=1), labels, (10, 40))
     >>> list(heads), float(heads[40].score(np.array([[1.1, -1.0]]), [1]))

@@ -27,7 +27,6 @@ def mean_curvature(model: Any, batches: Iterable[Any], edges: int) -> dict[str, 
     Examples
     --------
     >>> import geoattn as ga
-    >>> from geoattn.studies.engine.last_layer import mean_curvature
     >>> digits = ga.load_data("digits", split="test", limit=2).pixels()
     >>> sorted(mean_curvature(ga.load_model("lvit-digits"), digits[:, None], 8))
     ['grc-0.5', 'grc-0.6', 'hop', 'markov']
