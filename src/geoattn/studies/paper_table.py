@@ -33,7 +33,6 @@ def table_1(root: Path) -> str:
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from geoattn.studies.paper_table import table_1
     >>> table_1(Path(tempfile.mkdtemp()))  # no results there
     ''
     """
