@@ -13,7 +13,7 @@ from geoattn.models.fused_attention import FusedAttention, Values
 from geoattn.models.fused_blocks import FusedFeedForward, FusedProjection, draw_seed, threshold
 from geoattn.models.fused_step import FastAttention, FastFeedForward, with_fused_step
 from geoattn.models.lvit import FeedForward, LViT, LViTConfig
-from geoattn.training import EdgeMask, LipschitzRegulariser, RowEntropy
+from geoattn.training import EdgeMask, LipschitzRegulariser, Recipe, RowEntropy, train
 
 P = threshold(0.25)
 CHUNK = 96  # rows, see native/encoder/jobs.hpp
@@ -304,3 +304,29 @@ def test_seed_is_drawn_from_the_default_generator():
     torch.manual_seed(11)
     assert draw_seed() == first >= 0
     assert draw_seed() != first
+
+
+class CutError(Exception):
+    """Ends a run early."""
+
+
+def test_a_run_that_is_cut_goes_on_to_the_same_bits(tmp_path):
+    recipe = Recipe(
+        "digits", epochs=2, limit=64, test_limit=16, batch=16, changes={"depth": 2},
+        regularisers=[("variance", {"direction": "increase", "strength": 0.3}), ("edge-mask", {"rate": 0.2})],
+    )  # fmt: skip
+
+    def run(name, progress=None):
+        model = with_fused_step(ga.load_model(recipe.filled().model, weights="random", seed=recipe.seed, depth=2))
+        return train(recipe, tmp_path / name, model=model, checkpoint_every=1, progress=progress)
+
+    def cut(step, _):
+        if step == 3:
+            raise CutError
+
+    with pytest.raises(CutError):
+        run("cut", cut)
+    whole, resumed = run("whole"), run("cut")
+    assert whole.history == resumed.history
+    for one, two in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
+        assert torch.equal(one, two)

@@ -40,7 +40,10 @@ class FusedAttention(torch.autograd.Function):
         refuse_second_derivative()
         *inputs, weights = ctx.saved_tensors
         (by_out,), gradients = ready(upstream), [torch.empty_like(tensor) for tensor in inputs]
-        _native.attention(*ctx.sizes, addresses(inputs), weights.data_ptr(), 0, by_out.data_ptr(), addresses(gradients))
+        _native.attention(
+            *ctx.sizes, inputs=addresses(inputs), weights=weights.data_ptr(), out=0, by_out=by_out.data_ptr(),
+            gradients=addresses(gradients),
+        )  # fmt: skip
         return None, *gradients
 
 

@@ -102,7 +102,10 @@ class FusedFeedForward(torch.autograd.Function):
         refuse_second_derivative()
         inputs, kept = ctx.saved_tensors[:7], ctx.saved_tensors[7:]
         (by_out,), gradients = ready(upstream), [torch.empty_like(tensor) for tensor in inputs]
-        _native.feed_forward(*ctx.sizes, addresses(inputs), addresses(kept), 0, by_out.data_ptr(), addresses(gradients))
+        _native.feed_forward(
+            *ctx.sizes, inputs=addresses(inputs), kept=addresses(kept), out=0, by_out=by_out.data_ptr(),
+            gradients=addresses(gradients),
+        )  # fmt: skip
         return None, *gradients
 
 
@@ -127,6 +130,7 @@ class FusedProjection(torch.autograd.Function):
         *inputs, moments = ctx.saved_tensors
         upstream, gradients = tuple(ready(upstream)), [torch.empty_like(tensor) for tensor in inputs]
         _native.projection(
-            *ctx.sizes, addresses(inputs), moments.data_ptr(), (0,) * 3, addresses(upstream), addresses(gradients)
-        )
+            *ctx.sizes, inputs=addresses(inputs), moments=moments.data_ptr(), out=(0,) * 3, by_out=addresses(upstream),
+            gradients=addresses(gradients),
+        )  # fmt: skip
         return None, *gradients
