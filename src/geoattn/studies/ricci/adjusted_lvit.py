@@ -21,8 +21,8 @@ from geoattn.training.recipe import Recipe
 
 __all__ = ["PERTURBATIONS", "STEP", "distribution", "history_rows", "recipe_of", "trial"]
 
-#: The kind of training step, `geoattn.models.fused_step`, which results name. Those without a name were made with the
-#: blocks of torch and `geoattn.models.quick_dropout`: the same law, other random numbers. A seed has one kind throughout.
+#: The kind of training step, `geoattn.models.fused_step`, which results name. Those without a name were made with
+#: torch's own blocks and `geoattn.models.quick_dropout`: the same law, other random numbers. A seed has one kind.
 STEP = "fused"
 #: All three of Section 5 together at both rates, and both of Appendix E.3.
 PERTURBATIONS = ("flip + blur + rotation 0.2", "flip + blur + rotation 0.4", "elastic + perspective")
