@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "edge_list.hpp"
+#include "encoder/binding.hpp"
 #include "job.hpp"
 #include "sparse/binding.hpp"
 
@@ -88,7 +89,8 @@ template <class T> nb::object as_array(std::vector<T>&& values, std::size_t colu
 }  // namespace
 
 NB_MODULE(_native, m) {
-    m.doc() = "Exact transport on the shortest-path metric of weighted graphs.";
+    m.doc() = "Exact transport on the shortest-path metric of weighted graphs, and the fused training step of L-ViT.";
+    geoattn::encoder::bind(m);
     geoattn::sparse::bind(m);
     m.def("instruction_set", [] { return V3 ? "x86-64-v3" : "baseline"; });
 

@@ -85,3 +85,49 @@ def solve_sparse(
     threads: int,
     progress: Callable[[int], Any] | None = None,
 ) -> None: ...
+
+Addresses = tuple[int, ...]  # of float32 arrays in C order; 0 for none
+
+def feed_forward(
+    rows: int,
+    width: int,
+    middle: int,
+    epsilon: float,
+    seed: int,
+    inner: int,
+    outer: int,
+    inputs: Addresses,
+    kept: Addresses,
+    out: int,
+    by_out: int,
+    gradients: Addresses,
+) -> None: ...
+def projection(
+    samples: int,
+    tokens: int,
+    width: int,
+    heads: int,
+    dim: int,
+    epsilon: float,
+    inputs: Addresses,
+    moments: int,
+    out: Addresses,
+    by_out: Addresses,
+    gradients: Addresses,
+) -> None: ...
+def attention(
+    maps: int,
+    tokens: int,
+    dim: int,
+    scale: float,
+    seed: int,
+    dropped: int,
+    inputs: Addresses,
+    weights: int,
+    out: int,
+    by_out: int,
+    gradients: Addresses,
+) -> None: ...
+def dropout_factors(
+    seed: int, dropped: int, first: int, step: int, rows: int, each: int, width: int, to: int
+) -> None: ...

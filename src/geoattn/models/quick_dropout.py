@@ -47,5 +47,5 @@ def with_quick_dropout(model: nn.Module) -> nn.Module:
     for parent in model.modules():
         for name, child in parent.named_children():
             if type(child) is nn.Dropout:
-                setattr(parent, name, QuickDropout(child.p))
+                setattr(parent, name, QuickDropout(child.p).train(child.training))
     return model

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from geoattn.datasets.loader import load_data
+from geoattn.models.fused_step import with_fused_step
 from geoattn.models.loading import load_model
-from geoattn.models.quick_dropout import with_quick_dropout
 from geoattn.perturbations.paper import image_perturbations
 from geoattn.perturbations.robustness_table import robustness
 from geoattn.runs.trial import workspace
@@ -19,8 +19,11 @@ from geoattn.studies.ricci.adjusted_training import look, short
 from geoattn.training.loop import Trained, train
 from geoattn.training.recipe import Recipe
 
-__all__ = ["PERTURBATIONS", "distribution", "history_rows", "recipe_of", "trial"]
+__all__ = ["PERTURBATIONS", "STEP", "distribution", "history_rows", "recipe_of", "trial"]
 
+#: The kind of training step, `geoattn.models.fused_step`, which results name. Those without a name were made with
+#: torch's own blocks and `geoattn.models.quick_dropout`: the same law, other random numbers. A seed has one kind.
+STEP = "fused"
 #: All three of Section 5 together at both rates, and both of Appendix E.3.
 PERTURBATIONS = ("flip + blur + rotation 0.2", "flip + blur + rotation 0.4", "elastic + perspective")
 _ROWS, _ALL_ROWS = 64, 1024  # test rows whose attention is measured after each epoch, and before and after training
@@ -39,16 +42,20 @@ def trial(config: dict[str, Any]) -> dict[str, Any]:
     The result has the accuracy on the training rows while they are trained on (dropout on, mean over the last epoch),
     the one in evaluation mode, and the one on the test rows; a row per epoch; the distribution of the last layer's
     curvature over 1,024 test rows before and after training, under four conventions; and for each perturbation clean
-    and perturbed accuracy on 2,000 test rows, rho (their difference) and the relative drop, rho / clean.
+    and perturbed accuracy on 2,000 test rows, rho (their difference) and the relative drop, rho / clean. ``step``: see
+    `STEP`.
     """
     recipe = recipe_of(config).filled()
-    model = with_quick_dropout(load_model(recipe.model, weights="random", seed=recipe.seed, **recipe.changes))
+    model = with_fused_step(load_model(recipe.model, weights="random", seed=recipe.seed, **recipe.changes))
+    folder = workspace()
 
     def probe(model: Any, test: Any) -> dict[str, Any]:
         seen = look(model, test, _ROWS)
         return {name: seen[name] for name in ("variance", "curvature", "curvature_low")}
 
-    return measure(train(recipe, workspace(), probe=probe, model=model), _before_training(recipe))
+    return measure(
+        train(recipe, None if folder is None else folder / STEP, probe=probe, model=model), _before_training(recipe)
+    )
 
 
 def recipe_of(config: dict[str, Any]) -> Recipe:
@@ -96,6 +103,7 @@ def measure(done: Trained, start: dict[str, Any]) -> dict[str, Any]:
         drops = robustness(done.model, rows, chosen, examples=0, resamples=100)
     running = done.history[-1]["running_accuracy"]
     return short({
+        "step": STEP,
         "train_accuracy": done.train_accuracy, "running_accuracy": running, "test_accuracy": done.test_accuracy,
         "gap": done.train_accuracy - done.test_accuracy, "running_gap": running - done.test_accuracy,
         "steps": done.steps, "epochs": done.history[-1]["epoch"],

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from geoattn.datasets.loader import load_data
+from geoattn.models.fused_step import with_fused_step
 from geoattn.models.loading import load_model
-from geoattn.models.quick_dropout import with_quick_dropout
 from geoattn.perturbations.catastrophic_forgetting import forgetting_area
 from geoattn.runs.trial import workspace
-from geoattn.studies.ricci.adjusted_lvit import distribution, recipe_of
+from geoattn.studies.ricci.adjusted_lvit import STEP, distribution, recipe_of
 from geoattn.studies.ricci.adjusted_training import look, short
 from geoattn.training.inputs import image_inputs
 from geoattn.training.loop import evaluate, train
@@ -31,7 +31,7 @@ def trial(config: dict[str, Any]) -> dict[str, Any]:
     """
     folder = workspace()
     recipe = recipe_of({**config, "data": config["first"]}).filled()
-    model = with_quick_dropout(load_model(recipe.model, weights="random", seed=recipe.seed))
+    model = with_fused_step(load_model(recipe.model, weights="random", seed=recipe.seed))
     first = train(recipe, _part(folder, "first"), model=model)
     tests = {
         name: image_inputs(load_data(config[name], split="test", limit=config.get("test_limit")))
@@ -54,11 +54,11 @@ def trial(config: dict[str, Any]) -> dict[str, Any]:
         other.append(evaluate(model, tests["second"]))
         steps.append((part + 1) / _PARTS)
     return short({
-        "before": before, "epochs": steps, "first": curve, "second": other,
+        "step": STEP, "before": before, "epochs": steps, "first": curve, "second": other,
         "area": forgetting_area(curve, steps), "lost": curve[0] - curve[-1],
     })  # fmt: skip
 
 
 def _part(folder: Path | None, name: str) -> Path | None:
     """A folder for one of the trainings: one that is finished is read from its checkpoint when the trial resumes."""
-    return None if folder is None else folder / name
+    return None if folder is None else folder / STEP / name
