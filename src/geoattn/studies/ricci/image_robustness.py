@@ -9,8 +9,8 @@ import torch
 
 from geoattn.datasets.dataset import Dataset
 from geoattn.datasets.loader import load_data
+from geoattn.models.fused_step import with_fused_step
 from geoattn.models.loading import load_model
-from geoattn.models.quick_dropout import with_quick_dropout
 from geoattn.perturbations.apply import perturb_dataset
 from geoattn.perturbations.classifier_accuracy import predictions
 from geoattn.perturbations.paper import image_perturbations
@@ -67,7 +67,7 @@ def _trained(config: dict[str, Any], versions: dict[str, Dataset]) -> list[dict[
         config["data"], epochs=config.get("epochs"), limit=config.get("limit"), test_limit=200, seed=config["seed"],
         early_stopping=True, changes=config.get("changes", {}),
     ).filled()  # fmt: skip
-    model = with_quick_dropout(load_model(recipe.model, weights="random", seed=recipe.seed, **recipe.changes))
+    model = with_fused_step(load_model(recipe.model, weights="random", seed=recipe.seed, **recipe.changes))
     rows = versions["clean"].pixels()[: config["curved"]]
 
     def probe(model: Any, _: Any) -> dict[str, Any]:
