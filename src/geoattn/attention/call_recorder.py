@@ -17,11 +17,12 @@ from geoattn._core.errors import GeoattnError
 from geoattn.attention.account import SoftmaxUse, is_of_channels, judge, leftover_use
 from geoattn.attention.axes import note_merge, split_merge
 from geoattn.attention.call import PROBED_ROWS
+from geoattn.attention.growing_cache import GrowingCaches
 from geoattn.attention.hidden_softmaxes import HiddenSoftmaxes
 from geoattn.attention.module_context import describe, token_counts
 from geoattn.attention.module_stack import RunningModule, in_backward
 from geoattn.attention.products import Product, queries_and_keys, weighted_sum
-from geoattn.attention.raw_call import RawCall, keep_rows, reads_a_cache
+from geoattn.attention.raw_call import RawCall, autocast_dtype, first_head, keep_rows, reads_a_cache, steps_of
 from geoattn.attention.refusals import kernel_complaint, refuse_reentrant, refuse_tensor
 from geoattn.attention.softmax_tracker import SoftmaxTracker
 from geoattn.attention.streams import Streams
@@ -57,6 +58,7 @@ class CallRecorder:
         self.factorised = ""  # the module in which attention was seen to be approximated by factors
         self.merges: list[Any] = []
         self.streams = Streams()
+        self.caches = GrowingCaches()
         self.hidden = HiddenSoftmaxes(self.running)
         self.had_gradients = True  # when the forward pass began; without them checkpointing cuts nothing
         self.surprise = ""  # the module around one that had no hooks, in which attention ran
@@ -128,7 +130,7 @@ class CallRecorder:
         if isinstance(mask, CausalBias):  # its entries are never filled in
             diagonal = 0 if mask.variant == CausalVariant.UPPER_LEFT else m - n
             mask = None
-        if is_of_channels(query, n, m, value.shape[-1], token_counts(self.running[-1])):
+        if n == m and is_of_channels(query, n, m, value.shape[-1], token_counts(self.running[-1])):
             self._add(SoftmaxUse(self.running[-1].name, (*query.shape[:-1], m), -1, "channel attention"))
             return
         context = describe(self.running, n, m, self.with_inputs, self.streams.source_of_keys(query, key))
@@ -141,18 +143,26 @@ class CallRecorder:
             scale=1 / math.sqrt(query.shape[-1]) if scale is None else float(scale),
             grouped=bool(kwargs.get("enable_gqa", False)),
             merge=self._merge(query.ndim, (query, key, value), context),
-            steps=_steps(query, key, value),
-            cast=_autocast_dtype(query),
+            steps=steps_of(query, key, value),
+            cast=autocast_dtype(query),
             dropout=dropout > 0,
             inputs=self.with_inputs,
         )
         if not torch.compiler.is_compiling() and reads_a_cache(call):
-            call = keep_rows(call, value, out)
-        if call.rows is None:
+            call = self._cached(call, value, out)
+        if call.rows is None and call.cached is None:
             kept = _own(value) if self.with_inputs else None
             probe = _probe(value, out, dropout > 0)
             call = call._replace(query=_own(query), key=_own(key), value=kept, probe=probe)
         self._add(call)
+
+    def _cached(self, call: Any, value: Any, out: Any) -> Any:
+        """The call with what has to be kept of a cache: nothing but a length, where the cache grows."""
+        lines = None if call.inputs or call.dropout else self.caches.find(call.context.name, call.key, value)
+        if lines is None:
+            return keep_rows(call, first_head(value), first_head(out))
+        probe = (None, first_head(out).clone(), None, False)
+        return call._replace(key=None, probe=probe, cached=(*lines, call.key.shape[-2]))
 
     def kernel(self, func: Any) -> None:
         """A kernel ran that is no function of torch: refused, once outside of compiled code, if it is attention."""
@@ -307,7 +317,8 @@ class CallRecorder:
         if isinstance(call, RawCall):
             self._part = self._part + 1 if self.running[-1] is self._last_run else 0
             self._last_run = self.running[-1]
-            call = call._replace(part=self._part)
+            if self._part:
+                call = call._replace(part=self._part)
         self._receive(call)
 
     def _receive(self, content: Any) -> None:
@@ -321,26 +332,6 @@ def _probe(value: Any, out: Any, dropout: bool, used: Any = None) -> Any:
     first, place = (0,) * (value.ndim - 2), (0,) * (out.ndim - 2)
     rows = None if used is None else used.detach()[(0,) * (used.ndim - 2)][:PROBED_ROWS].clone()
     return value.detach()[first].clone(), out.detach()[place].clone(), rows, dropout
-
-
-@no_type_check
-def _steps(*tensors: Any) -> Any:
-    """Strides of the axes in front, of the first tensor with the most axes in which none is shared."""
-    ndim = max([tensor.ndim for tensor in tensors])
-    for tensor in tensors:
-        steps = tensor.stride()[:-2]
-        if tensor.ndim == ndim and 0 not in steps:
-            return steps
-    return None
-
-
-@no_type_check
-def _autocast_dtype(x: Any) -> Any:
-    """The dtype that autocast gives to operands on the device of x, None where it is off."""
-    if not torch.compiler.is_compiling() and not torch._C._is_any_autocast_enabled():  # one quick test
-        return None
-    device = x.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
 
 
 @no_type_check

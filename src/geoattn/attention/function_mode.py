@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    GetSetDescriptorType,
+    MethodDescriptorType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
 from typing import Any, no_type_check
 
 import torch
@@ -20,6 +27,7 @@ from geoattn.attention.torch_compile import plain_python, runs_compiled_graph
 
 __all__ = ["AttentionMode"]
 
+_is_compiling = torch.compiler.is_compiling
 _MULTI_HEAD = functional.multi_head_attention_forward
 _UNFLATTEN = Tensor.unflatten
 _FUSED = (
@@ -27,6 +35,7 @@ _FUSED = (
     torch.ops.aten.scaled_dot_product_attention,  # as an exported model calls it
     torch.ops.aten.scaled_dot_product_attention.default,
 )
+_JOINS = (torch.cat, torch.concat, torch.concatenate)
 _BEST = (torch.topk, Tensor.topk)
 _ROLES = {
     _MULTI_HEAD: "multi-head",
@@ -35,10 +44,19 @@ _ROLES = {
     **dict.fromkeys(SOFTMAXES, "softmax"),
     **dict.fromkeys(LOG_SOFTMAXES, "log-softmax"),
     **dict.fromkeys(MERGES, "merge"),
+    **dict.fromkeys(_JOINS, "join"),
     **dict.fromkeys(PRODUCTS, "product"),
     **dict.fromkeys(_BEST, "select"),
 }
-_ORDINARY = {FunctionType, BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType}
+_PLAIN = {FunctionType, BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType}
+#: Methods, properties and functions of torch that nobody needs to look at while no tensor is followed.
+_ORDINARY: frozenset[Any] = frozenset(
+    function
+    for place in (*Tensor.__mro__[:-1], functional, torch)
+    for member in vars(place).values()
+    for function in (getattr(member, "__get__", None) if isinstance(member, GetSetDescriptorType) else member,)
+    if type(function) in _PLAIN and function not in _ROLES
+)
 
 
 @no_type_check
@@ -56,6 +74,7 @@ class AttentionMode(TorchFunctionMode):
         self.recorder = recorder
         self.tracker = recorder.tracker
         self.changes: list[Any] = []
+        self.streams = recorder.streams
         # torch's own code of multi-head attention, told that no mode is active: else it would hand itself to the mode
         # for ever. Run under the mode it shows the attention inside.
         told = {**vars(functional), "has_torch_function": _never}
@@ -63,31 +82,29 @@ class AttentionMode(TorchFunctionMode):
 
     @plain_python
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = {} if kwargs is None else kwargs
-        role = _role(func) if torch.compiler.is_compiling() else _ROLES.get(func)
+        compiling = _is_compiling()
         recorder, tracker = self.recorder, self.tracker
-        following = tracker.scores or tracker.derived or tracker.logs or recorder.streams.depth > 0
-        if role is None and not following and type(func) in _ORDINARY:  # nearly all functions
+        following = tracker.scores or tracker.derived or tracker.logs or self.streams.depth > 0
+        if not compiling and not following and func in _ORDINARY:  # nearly all functions
+            return func(*args) if kwargs is None else func(*args, **kwargs)
+        kwargs = {} if kwargs is None else kwargs
+        role = _role(func) if compiling else _ROLES.get(func)
+        if (role is None and not following and type(func) in _PLAIN) or not recorder.running:
             return func(*args, **kwargs)
-        if not recorder.running:
-            return func(*args, **kwargs)
-        if role == "merge" and not following:
-            out = func(*args, **kwargs)
-            if isinstance(out, Tensor) and out.ndim == 3:
-                recorder.merged(args, kwargs, out)
-            return out
+        if (role == "merge" or role == "join") and not following:
+            return self._merge(role, func(*args, **kwargs), args, kwargs)
         if role == "multi-head":
             with self:
                 return self.multi_head(*args, **kwargs)
-        if role == "unflatten" and torch.compiler.is_compiling():
+        if role == "unflatten" and compiling:
             return _unflatten(*args, **kwargs)
-        if not torch.compiler.is_compiling() and runs_compiled_graph(1):
+        if not compiling and runs_compiled_graph(1):
             return func(*args, **kwargs)  # what a compiled graph does was seen when it was traced
-        if role is not None and role != "merge" and not torch.compiler.is_compiling():
+        if role is not None and role != "merge" and role != "join" and not compiling:
             recorder.heard()
         if role == "fused" or role == "softmax":
             run = self._fused if role == "fused" else self._softmax
-            if torch.compiler.is_compiling():
+            if compiling:
                 return run(func, args, kwargs)
             HiddenSoftmaxes.expected += 1
             try:
@@ -108,8 +125,15 @@ class AttentionMode(TorchFunctionMode):
             out = func(*args, **kwargs)
         if role == "select":
             self.tracker.select(out)
-        if role == "merge" and isinstance(out, Tensor) and out.ndim == 3:
-            recorder.merged(args, kwargs, out)
+        return self._merge(role, out, args, kwargs)
+
+    def _merge(self, role: Any, out: Any, args: Any, kwargs: Any) -> Any:
+        """Note what axes were put into one, and what a cache of keys goes on as."""
+        if role == "merge" or role == "join":
+            if isinstance(out, Tensor) and out.ndim == 3:
+                self.recorder.merged(args, kwargs, out)
+            if role == "join" and not _is_compiling() and self.recorder.caches.lines:
+                self.recorder.caches.joined(args, kwargs, out)
         return out
 
     def _fused(self, func: Any, args: Any, kwargs: Any) -> Any:

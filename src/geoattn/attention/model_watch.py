@@ -64,6 +64,7 @@ class ModelWatch:
         self._update()
         if not self.recorder.listeners and not self.mode.changes:
             self.recorder.hidden.stop()
+            self.recorder.caches.clear()
             self.stack.detach()
 
     def _attach(self, model: nn.Module) -> None:

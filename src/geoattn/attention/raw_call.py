@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, no_type_check
 
 import torch
 from torch import Tensor
@@ -16,7 +16,10 @@ from geoattn.attention.module_context import Context
 from geoattn.attention.padding import is_token_mask
 from geoattn.attention.stored import StoredTensors, versions
 
-__all__ = ["RawCall", "keep_rows", "read_call", "reads_a_cache", "versions_of"]
+__all__ = [
+    "RawCall", "autocast_dtype", "first_head", "keep_rows", "read_call", "reads_a_cache", "shape_of", "steps_of",
+    "versions_of",
+]  # fmt: skip
 
 _NAMES = ("query", "key", "weights", "mask", "value", "key_mask", "query_mask", "tokens", "source")
 
@@ -32,7 +35,8 @@ class RawCall(NamedTuple):
     ``cast`` is the dtype that autocast gives to queries, keys and masks. ``part`` counts the calls of one run of the
     module. ``sink`` is the number of columns that the model cut off after the softmax. ``inputs``: inputs were
     asked for. ``random``: the model applied a random mask to the weights itself. ``rows`` is the map (..., n, m) in the
-    place of queries and keys, see `keep_rows`.
+    place of queries and keys, see `keep_rows`. ``cached`` is (keys, values, their number m) of a cache that grows, in
+    the place of ``key``; see `geoattn.attention.growing_cache`.
     """
 
     context: Context
@@ -55,6 +59,7 @@ class RawCall(NamedTuple):
     inputs: bool = False
     random: bool = False
     rows: Any = None
+    cached: Any = None
 
 
 def read_call(raw: RawCall, seen: tuple[int | None, ...], index: int, visit: int, before: Call | None) -> Call:
@@ -65,6 +70,9 @@ def read_call(raw: RawCall, seen: tuple[int | None, ...], index: int, visit: int
     names = [name for name, part in zip(_NAMES, _parts(raw), strict=True) if part is not None]
     pairs = zip(names, seen, versions_of(raw), strict=True)
     changed = frozenset(name for name, before, after in pairs if before != after)
+    if raw.cached is not None:
+        changed = changed if raw.cached[0].is_intact() else changed | {"key"}
+        raw = _read_cache(raw)
     query, key, weights = raw.query, raw.key, raw.weights if raw.rows is None else raw.rows
     if weights is None:
         query, key = broadcast_lead(query, key, raw.grouped)
@@ -123,6 +131,13 @@ def versions_of(raw: RawCall) -> tuple[int | None, ...]:
     return versions(*[part for part in _parts(raw) if part is not None])
 
 
+def shape_of(raw: RawCall) -> tuple[int, ...]:
+    """Shape of the map of a fused call, with the axes as they came."""
+    if raw.rows is not None:
+        return tuple(raw.rows.shape)
+    return (*raw.query.shape[:-1], raw.key.shape[-2] if raw.cached is None else raw.cached[2])
+
+
 def _parts(raw: RawCall) -> tuple[Any, ...]:
     """Tensors of the call, in the order of _NAMES. Queries behind a map of the model's own are not needed for it."""
     own, weights = raw.context, raw.weights
@@ -135,7 +150,7 @@ def _parts(raw: RawCall) -> tuple[Any, ...]:
 def reads_a_cache(raw: RawCall) -> bool:
     """True when the keys may be those of a cache, which a later step may overwrite."""
     query, key = raw.query, raw.key
-    if raw.weights is not None or raw.rows is not None or query.shape[-2] >= key.shape[-2]:
+    if raw.weights is not None or raw.rows is not None or raw.cached is not None or query.shape[-2] >= key.shape[-2]:
         return False
     return not (query.requires_grad or key.requires_grad)
 
@@ -170,10 +185,11 @@ def _fitting(mask: Any, batch: int, length: int) -> Tensor | None:
     return mask if mask is not None and is_token_mask(mask, batch, length) else None
 
 
-def keep_rows(raw: RawCall, value: Tensor, out: Tensor) -> RawCall:
+def keep_rows(raw: RawCall, value: Any, out: Any) -> RawCall:
     """Behind a cache: the map in the place of queries and keys, where it is smaller; the call as it is elsewhere.
 
-    The keys of each step hold those of all steps before. What the self-check needs of them is computed at once.
+    The keys of each step hold those of all steps before. What the self-check needs of them is computed at once, from
+    ``value`` (m, d) and ``out`` (n, d) of the first head of the first sample, if they are known.
     """
     query, key = raw.query, raw.key
     groups = query.shape[-3] // key.shape[-3] if raw.grouped and query.ndim == 4 else 1
@@ -191,12 +207,28 @@ def keep_rows(raw: RawCall, value: Tensor, out: Tensor) -> RawCall:
     logits = torch.matmul(query, key.transpose(-1, -2)).reshape(*raw.query.shape[:-1], m)
     rows = logits.softmax(-1) if raw.mask is None else masked_softmax(logits, raw.mask)
     probe = None
-    if not raw.dropout:
-        first = (0,) * (rows.ndim - 2)
-        value, out = value[(0,) * (value.ndim - 2)].to(rows.dtype), out[first].to(rows.dtype)
-        error = torch.addmm(out, rows[first], value, alpha=-1), torch.linalg.vector_norm(value, torch.inf)
+    if not raw.dropout and value is not None:
+        value, out = value.to(rows.dtype), out.to(rows.dtype)
+        first = rows[(0,) * (rows.ndim - 2)]
+        error = torch.addmm(out, first, value, alpha=-1), torch.linalg.vector_norm(value, torch.inf)
         probe = (None, None, None, False, error)
     return raw._replace(rows=rows, query=None, key=None, probe=probe)
+
+
+def _read_cache(raw: RawCall) -> RawCall:
+    """The same with keys or a map of its own, in the place of those in a cache that goes on growing."""
+    keys, values, length = raw.cached
+    value, out = None, None
+    if raw.probe is not None:
+        value, out = values.first(length), raw.probe[1]
+        value = first_head(value) if values.is_intact() else None
+    read = keep_rows(raw._replace(key=keys.first(length), probe=None, cached=None), value, out)
+    return read if read.rows is not None or value is None else read._replace(probe=(value.clone(), out, None, False))
+
+
+def first_head(x: Tensor) -> Tensor:
+    """What (..., n, d) has for the first head of the first sample."""
+    return x.detach()[(0,) * (x.ndim - 2)]
 
 
 def _keep_cached(stored: StoredTensors, kind: str) -> StoredTensors:
@@ -205,3 +237,23 @@ def _keep_cached(stored: StoredTensors, kind: str) -> StoredTensors:
         return stored
     key = stored.key.clone()
     return replace(stored, key=key, versions=versions(stored.query, key))
+
+
+@no_type_check
+def steps_of(*tensors: Any) -> Any:
+    """Strides of the axes in front, of the first tensor with the most axes in which none is shared."""
+    ndim = max([tensor.ndim for tensor in tensors])
+    for tensor in tensors:
+        steps = tensor.stride()[:-2]
+        if tensor.ndim == ndim and 0 not in steps:
+            return steps
+    return None
+
+
+@no_type_check
+def autocast_dtype(x: Any) -> Any:
+    """The dtype that autocast gives to operands on the device of x, None where it is off."""
+    if not torch.compiler.is_compiling() and not torch._C._is_any_autocast_enabled():  # one quick test
+        return None
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None

@@ -17,7 +17,7 @@ from geoattn.attention.account import SoftmaxUse
 from geoattn.attention.call import Call
 from geoattn.attention.check import CaptureCheck, CaptureWarning, check_call
 from geoattn.attention.masks import Mask, shared_mask
-from geoattn.attention.raw_call import RawCall, read_call, reads_a_cache, versions_of
+from geoattn.attention.raw_call import RawCall, read_call, reads_a_cache, shape_of, versions_of
 from geoattn.attention.selection import Layers, chooser, complain, name_some
 from geoattn.attention.stored import storage_bytes
 
@@ -219,8 +219,11 @@ class Record(Viewable, Sequence):  # not Sequence[Call]: type checkers at run ti
         """End the block: take all calls that wait. Small maps behind a cache are read when asked for."""
         self._deliver()
         self._state = "closed"
-        long = [i for i, (item, _) in enumerate(self._waiting) if item.rows is None]
+        long = [i for i, (item, _) in enumerate(self._waiting) if item.rows is None and item.cached is None]
         self._read_waiting(long[-1] + 1 if long else 0)
+        for item, _ in self._waiting:
+            if item.cached is not None:
+                item.cached[1].keep_first_head()
         self._make_masks_small()
 
     def _make_masks_small(self) -> None:
@@ -259,8 +262,7 @@ class Record(Viewable, Sequence):  # not Sequence[Call]: type checkers at run ti
         if not self.inputs and item.inputs:
             item = _without_inputs(item)
         if item.weights is None:
-            shape = (*item.query.shape[:-1], item.key.shape[-2]) if item.rows is None else tuple(item.rows.shape)
-            self._account.append(SoftmaxUse(item.context.name, shape, -1, "fused"))
+            self._account.append(SoftmaxUse(item.context.name, shape_of(item), -1, "fused"))
         self._waiting.append((item, versions_of(item)))
         route = "sdpa" if item.weights is None else "softmax"
         first = any(what not in self._checked for what in _worth_a_check(route, item.sink, item.random))
