@@ -10,18 +10,20 @@ template <int V, bool PART> void CutSimplex<V, PART>::start(const StartTree<V, P
     std::copy_n(grown.potentials(), n_, p_.begin());
     round_potentials();
     source_ = tree[0].node;
+    const int slots = last_;
     std::fill(leaving_.begin(), leaving_.end(), 0);
     std::fill(below_.begin(), below_.end(), 0);
-    for (int v = 0; v < last_; ++v) flip(set_of(below_, v), v);
+    for (int v = 0; v < slots; ++v) flip(set_of(below_, v), v);
     std::fill_n(set_of(slots_of_, source_), words_, 0);
+    Edge* edges = edge_.data();
     auto outward = scratch(0);
     std::fill_n(outward.data(), words_, 0);
-    for (int g = 0; g < last_; ++g) {
+    for (int g = 0; g < slots; ++g) {
         const Branch& x = tree[g + 1];
         const int turn = (x.node ^ x.parent) & -x.outward, tail = x.parent ^ turn;
         copy_all(set_of(slots_of_, x.node), set_of(slots_of_, x.parent), extent_);
         flip(set_of(slots_of_, x.node), g);
-        edge_[g] = {x.length, {tail, x.node ^ turn}};
+        edges[g] = {x.length, {tail, x.node ^ turn}};
         flip(set_of(leaving_, tail), g);
         outward.word[g >> 6] |= std::uint64_t(x.outward) << (g & 63);
     }
@@ -31,7 +33,9 @@ template <int V, bool PART> void CutSimplex<V, PART>::start(const StartTree<V, P
     if (last_ < 64 * words_) flip(others.data(), last_);
     std::copy(supply_.begin(), supply_.end(), gathered_.begin());
     std::int64_t *supply = gathered_.data(), *flow = flow_.data();
-    for (int g = last_ - 1; g >= 0; --g) {
+    std::int32_t* urgency = urgency_.data();
+    const float* weight = weight_.data();
+    for (int g = slots - 1; g >= 0; --g) {
         const int v = tree[g + 1].node, parent = tree[g + 1].parent;
         const std::uint64_t turn = -std::uint64_t(has(with_last.data(), g));
         std::uint64_t *side = set_of(side_of_, g), *branch = set_of(below_, v);
@@ -40,7 +44,7 @@ template <int V, bool PART> void CutSimplex<V, PART>::start(const StartTree<V, P
         const std::int64_t up = supply[v], falls = std::int64_t(has(outward.data(), g)) - 1;  // its sign is as good as random: no branch
         supply[parent] += up;
         flow[g] = (up ^ falls) - falls;
-        urgency_[g] = urgency_of(g, flow[g], weight_[size_of(side, extent_)]);
+        urgency[g] = urgency_of(g, flow[g], weight[size_of(side, extent_)]);
     }
     for (int w = 0; w < words_; ++w) tails_[w] = outward.word[w] ^ with_last.word[w];
     most_ = most_of_all();
@@ -216,6 +220,7 @@ template <int V, bool PART> [[gnu::always_inline]] inline double CutSimplex<V, P
     // Slots last, and the next cut from registers: what was just written in parts would have to reach the cache before it can
     // be read as a whole.
     const std::int64_t change[2] = {supply, -supply};
+    const float* weight = weight_.data();
     std::int32_t *urgency = urgency_.data(), most = largest<V>(extent, urgency, moving.data());
     for (Members<WORDS> slots(path.data(), extent.words()); slots;) {
         const int g = slots.next();
@@ -223,7 +228,7 @@ template <int V, bool PART> [[gnu::always_inline]] inline double CutSimplex<V, P
         flow_[g] = f;
         std::uint64_t* own = set_of(side_of_, g);
         flip_all(own, cut.data(), extent);
-        urgency[g] = urgency_of(g, f, weight_[size_of(own, extent)]);
+        urgency[g] = urgency_of(g, f, weight[size_of(own, extent)]);
         most = std::max(most, urgency[g]);
     }
     flow_[e] = supply;

@@ -22,12 +22,12 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
 
   public:
     explicit CutSimplex(const Network& network)
-        : net_(network), n_(network.n), last_(n_ - 1), extent_(n_, network.stride), words_(extent_.words()),
-          keys_(int(std::bit_ceil(unsigned(n_)))), urgency_(extent_.columns(), 0), edge_(last_), flow_(last_), side_of_(sets(last_)),
-          slots_of_(sets(n_)), leaving_(sets(n_)), below_(sets(n_)), tails_(sets(1)), scratch_(sets(6)), all_(extent_.side_words(), 0),
-          weight_(n_), p_(padded(n_), 0.0), more_(padded(n_)), rough_p_(2 * extent_.columns(), 32767), supply_(n_), gathered_(n_),
-          far_(last_), count_(n_), list_(n_ + 1), rows_(n_ + 1), order_(n_), role_{sets_of_all(), sets_of_all()}, live_(sets_of_all()),
-          row_set_(sets_of_all()), barred_(sets_of_all()), kept_(n_), tight_flow_(net_) {
+        : net_(network), n_(network.n), last_(n_ - 1), extent_(n_, network.stride), words_(extent_.words()), urgency_(extent_.columns(), 0),
+          edge_(last_), flow_(last_), side_of_(sets(last_)), slots_of_(sets(n_)), leaving_(sets(n_)), below_(sets(n_)), tails_(sets(1)),
+          away_(sets(1)), scratch_(sets(6)), all_(extent_.side_words(), 0), weight_(n_), p_(padded(n_), 0.0), more_(padded(n_)),
+          rough_p_(2 * extent_.columns(), 32767), supply_(n_), gathered_(n_), far_(last_), count_(n_), list_(n_ + 1), rows_(n_ + 1),
+          order_(n_), role_{sets_of_all(), sets_of_all()}, live_(sets_of_all()), row_set_(sets_of_all()), barred_(sets_of_all()), kept_(n_),
+          tight_flow_(net_) {
         look_at(false);
         for (int size = 1; size < n_; ++size) weight_[size] = -float(cut_weight(size, n_));
         for (int v = 0; v < n_; ++v) flip(all_.data(), v);
@@ -90,57 +90,26 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
         return finish(*start_[k], supplies.allowed, negligible, stop);
     }
 
-    // Sum of flow * length, in units of mass. From here on the potentials are those of the given lengths.
-    double cost() {
-        if (proved_) return cost_;
-        long double sum = 0;  // sums of a thousand terms would round more than the gap allows
-        p_[source_] = 0;
-        slack_ = tree_violation_ = 0;
-        sort_slots(source_);
-        for (int k = last_ - 1; k >= 0; --k) {
-            Edge& x = edge_[order_[k]];
-            const bool out = tail_is_far(order_[k]);
-            x.length = net_.lengths.given(x.tail(), x.head());
-            p_[x.end[!out]] = p_[x.end[out]] + SIGN[out] * x.length;
-            const double flow = std::fabs(double(flow_[order_[k]]));
-            const bool uphill = this->early_ && flow_[order_[k]] < 0;
-            const double way = uphill ? way_uphill(x) : x.length;
-            sum += static_cast<long double>(flow) * way;
-            slack_ += flow_[order_[k]] < 0 ? flow * (x.length + way) : 0.0;
-            const double off = x.length - (p_[x.tail()] - p_[x.head()]);
-            slack_ += flow * std::fabs(off);
-            tree_violation_ = std::min(tree_violation_, off);
-        }
-        return double(sum);
-    }
-
-    // Upper bound of cost() - optimum, in units of mass: what the edges of the tree lack to be tight, plus what the potentials
-    // lack to be feasible, on the longest way.
-    double excess(double moved_mass, double) {
-        if (proved_) return slack_ - tree_violation_ * moved_mass;  // each unit goes once, from a giver to a taker
-        if (in_range_) round_potentials();
-        if (in_range_) count_tree_edges();
-        const double worst = violation(net_, extent_, p_.data(), in_range_ ? rough_p_.data() : nullptr, count_.data(), all_.data());
-        const double stray = this->forgotten_ > 0 ? this->forgotten_ * span_of(p_, n_) : 0.0;
-        return slack_ + stray - std::min(worst, tree_violation_) * net_.most_hops * moved_mass;
-    }
+    double cost();  // sum of flow * length, in units of mass; from here on the potentials are those of the given lengths
+    double excess(double moved_mass, double);  // upper bound of cost() - optimum, in units of mass
 
     double potential(int v) const { return p_[v]; }
 
     template <class Visit> void branches(Visit visit) const {  // node, parent, whether the potential falls towards the node
+        const auto away = tails_away();
         visit(source_, source_, false);
         for (int g = 0; g < last_; ++g) {
             const Edge& x = edge_[g];
-            if (tail_is_far(g)) visit(x.tail(), x.head(), false);
+            if (has(away.data(), g)) visit(x.tail(), x.head(), false);
             else visit(x.head(), x.tail(), true);
         }
     }
 
     template <class Visit> void from_root(Visit visit) {  // length, node, parent, whether the potential rises from it; parents first
-        sort_slots(source_);
+        sort_slots();
         for (int k = last_ - 1; k >= 0; --k) {
             const Edge& x = edge_[order_[k]];
-            const bool out = tail_is_far(order_[k]);
+            const bool out = has(away_.data(), order_[k]);
             visit(x.length, x.end[!out], x.end[out], out);
         }
     }
@@ -164,10 +133,10 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
     const Network& net_;
     int n_, last_, source_ = 0;
     Extent<V> extent_;
-    int words_, keys_;              // the low bits of an urgency, below keys_, name its slot
+    int words_;
     bool in_range_ = true;          // of the rough copies
     const std::int16_t* rough_[2];  // by direction, inward and outward
-    Row<std::int32_t> urgency_;     // weighted uphill flow as the bits of a float, the slot in the last ones; below keys_: downhill
+    Row<std::int32_t> urgency_;     // weighted uphill flow as the bits of a float, the slot in the last ones; below keys(): downhill
     std::vector<Edge> edge_;
     Row<std::int64_t> flow_;      // from tail to head
     Row<std::uint64_t> side_of_;  // of a slot: the nodes on the side of its cut without the last node
@@ -175,6 +144,7 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
     Row<std::uint64_t> leaving_;  // of a node: the slots whose tail it is
     Row<std::uint64_t> below_;    // of a node of a new tree: those of its branch, without the last one
     Row<std::uint64_t> tails_;    // the slots with the tail on their side
+    Row<std::uint64_t> away_;     // as they were sorted last: those with the tail away from the source
     Row<std::uint64_t> scratch_, all_;
     Row<float> weight_;
     Row<double> p_, more_;
@@ -242,43 +212,16 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
         allowed_ = s.allowed;
     }
 
-    // What the flow of an edge that runs uphill costs: against the edge where the graph is undirected, else over a shortest way.
-    double way_uphill(const Edge& x) const {
-        if constexpr (!PART)
-            if (net_.directed) return net_.given_distance(x.head(), x.tail());
-        return net_.directed ? net_.template reach_of<PART>(x.head(), x.tail()) : x.length;
-    }
-
-    // How far the two bounds of a tree are apart, in units of mass: potentials are feasible, so the flows with their signs bound
-    // the optimum from below; with all flows the way they run they bound it from above.
-    double uphill_cost() const {
-        double sum = 0;
-        for (int g = 0; g < last_; ++g)
-            if (flow_[g] < 0) sum -= double(flow_[g]) * (edge_[g].length + way_uphill(edge_[g]));
-        return sum;
-    }
-
-    bool on_side(int v, int g) const { return has(set_of(slots_of_, v), g) != has(set_of(slots_of_, last_), g); }
-    bool tail_is_far(int g) const { return has(tails_.data(), g) != on_side(source_, g); }
-
     void round_potentials() {
         std::int16_t *plus = rough_p_.data(), *minus = plus + extent_.columns();
         in_range_ = round_all(p_.data(), net_.rough_scale, padded(n_), Network::ROUGH_MOST, plus, minus);
         for (int k = n_; k < padded(n_); ++k) plus[k] = minus[k] = 32767;
     }
 
-    // Edges of the tree that a first look finds nearly tight, by tail.
-    void count_tree_edges() {
-        std::fill(count_.begin(), count_.end(), 0);
-        const std::int16_t *plus = rough_p_.data(), *minus = plus + extent_.columns();
-        for (const Edge& x : edge_) {
-            const int length = net_.rough_out[std::size_t(x.tail()) * extent_.stride() + x.head()];
-            count_[x.tail()] += length + plus[x.head()] + minus[x.tail()] <= Network::ROUGH_ERROR;
-        }
-    }
+    int keys() const { return int(std::bit_ceil(unsigned(V > 0 ? 16 * V : n_))); }  // the low bits of an urgency, below it, name its slot
 
     std::int32_t urgency_of(int slot, std::int64_t flow, float weight) const {
-        return std::int32_t((std::bit_cast<std::uint32_t>(float(flow) * weight) & ~std::uint32_t(keys_ - 1)) | std::uint32_t(slot));
+        return std::int32_t((std::bit_cast<std::uint32_t>(float(flow) * weight) & ~std::uint32_t(keys() - 1)) | std::uint32_t(slot));
     }
 
     std::int32_t most_of_all() {
@@ -287,23 +230,11 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
         return largest<V>(extent_, urgency_.data(), none.data());
     }
 
-    // Fills order_ with the slots, leaves first as seen from the source, and far_ with the sizes of their far sides.
-    void sort_slots(int source) {
-        int *far = far_.data(), *count = count_.data();
-        std::fill_n(count, n_, 0);
-        for (int g = 0; g < last_; ++g) {
-            const int size = size_of(set_of(side_of_, g), extent_);
-            far[g] = on_side(source, g) ? n_ - size : size;
-            ++count[far[g]];
-        }
-        for (int size = 1, place = 0; size < n_; ++size) {
-            const int c = count[size];
-            count[size] = place;
-            place += c;
-        }
-        for (int g = 0; g < last_; ++g) order_[count[far[g]]++] = g;
-    }
-
+    double way_uphill(const Edge& x) const;
+    double uphill_cost() const;
+    Row<std::uint64_t> tails_away() const;
+    void sort_slots();
+    void count_tree_edges();
     void start(const StartTree<V, PART>& tree);
     double pivot(int e);
 
@@ -314,8 +245,8 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
     }
 
     int most_urgent() {
-        if (most_ < keys_) return -1;
-        return this->restless_ ? this->any_from(urgency_, last_, keys_) : most_ & (keys_ - 1);
+        if (most_ < keys()) return -1;
+        return this->restless_ ? this->any_from(urgency_, last_, keys()) : most_ & (keys() - 1);
     }
 
     void forget(int g) {
@@ -347,3 +278,4 @@ template <int V, bool PART> class CutSimplex : Simplex<CutSimplex<V, PART>> {
 
 #include "cut_pivot.hpp"
 #include "cut_ties.hpp"
+#include "cut_value.hpp"

@@ -5,10 +5,10 @@
 namespace geoattn::GEOATTN_ISA {
 
 // Whether a pair is solved by roles first: where most edges are essential, in long maps or if many nodes neither give nor take.
-// Reads the supplies.
+// Reads the supplies where that may be.
 template <int V, bool PART> bool CutSimplex<V, PART>::has_roles(const Supplies<std::int64_t>& s) {
-    read(s);
     if (PART || !net_.by_roles || s.allowed > 0 || (net_.stored.empty() && !values_only_)) return false;
+    read(s);
     int givers = 0, takers = 0;
     for (const std::int64_t x : supply_) givers += x > 0, takers += x < 0;
     return givers && takers && (V == 0 || net_.longer || (givers + takers) * 8 <= n_ * 7);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <mutex>
 #include <optional>
+#include <tuple>
 
 #include "bit_sets.hpp"
 #include "levels.hpp"
@@ -68,21 +69,36 @@ struct Network {
     double given_distance(int u, int v) const {
         const double way = given_way(u, v);
         if (stored.empty() || u == v || !(way < INF)) return way;
-        const double limit = distance(u, v) * (1 + 4 * Lengths::SHARE);
-        std::vector<std::pair<double, int>> order;  // of the nodes on such ways, by their distance from u
-        for (int k = 0; k < n; ++k) {
-            const double ahead = directed ? stored[std::size_t(k) * n + v] : stored[std::size_t(v) * n + k];
-            if (const double behind = stored[std::size_t(u) * n + k]; behind + ahead <= limit && k != u && k != v)
-                order.emplace_back(behind, k);
+        const double limit = distance(u, v) * (1 + 4 * Lengths::SHARE), *behind = &stored[std::size_t(u) * n];
+        const double* ahead = &stored[directed ? std::size_t(v) : std::size_t(v) * n];
+        struct Place {
+            double behind;
+            int node;
+            double found;
+        };
+        static thread_local std::vector<Place> places;  // the nodes on such ways, by their distance from u
+        places.clear();
+        const auto look = [&](int from, int end) {
+            for (int k = from; k < end; ++k)
+                if (behind[k] + ahead[directed ? std::size_t(k) * n : k] <= limit && k != u && k != v)
+                    places.push_back({behind[k], k, 0.0});
+        };
+        if (directed) look(0, n);
+        for (int k = 0; !directed && k < n; k += 8) {  // eight at a time: few are on such ways
+            const int end = std::min(k + 8, n);
+            double least = INF;
+            for (int i = k; i < end; ++i) least = behind[i] + ahead[i] < least ? behind[i] + ahead[i] : least;
+            if (least <= limit) look(k, end);
         }
-        std::sort(order.begin(), order.end());
-        order.emplace_back(INF, v);
-        std::vector<double> found(order.size());
-        for (std::size_t j = 0; j < order.size(); ++j) {
-            found[j] = lengths.given(u, order[j].second);
-            for (std::size_t i = 0; i < j; ++i) found[j] = std::min(found[j], found[i] + lengths.given(order[i].second, order[j].second));
+        std::sort(places.begin(), places.end(),
+                  [](const Place& a, const Place& b) { return std::tie(a.behind, a.node) < std::tie(b.behind, b.node); });
+        places.push_back({INF, v, 0.0});
+        for (Place& place : places) {
+            place.found = lengths.given(u, place.node);
+            for (const Place* p = places.data(); p < &place; ++p)
+                place.found = std::min(place.found, p->found + lengths.given(p->node, place.node));
         }
-        return std::min(way, found.back());
+        return std::min(way, places.back().found);
     }
 
     template <class Length> double along(int u, int v, Length length) const {
@@ -150,14 +166,19 @@ struct Network {
     void find_near(Crew& crew) {
         near.resize(std::size_t(n) * NEAR);
         crew.each_block(n, [&](int from, int end) {
-            std::vector<std::uint16_t> others;
             for (int v = from; v < end; ++v) {
                 const std::int16_t* row = &rough_to[std::size_t(v) * stride];
-                others.clear();
-                for (int u = 0; u < n; ++u)
-                    if (u != v) others.push_back(std::uint16_t(u));
-                std::partial_sort_copy(others.begin(), others.end(), &near[std::size_t(v) * NEAR], &near[std::size_t(v) * NEAR] + NEAR,
-                                       [&](int a, int b) { return row[a] < row[b]; });
+                std::uint16_t* own = &near[std::size_t(v) * NEAR];
+                std::int16_t far[NEAR];  // how far they are
+                int count = 0;
+                for (int u = 0; u < n; ++u) {
+                    const std::int16_t apart = row[u];
+                    if (u == v || (count == NEAR && apart >= far[NEAR - 1])) continue;
+                    int at = count < NEAR ? count++ : NEAR - 1;
+                    for (; at > 0 && far[at - 1] > apart; --at) far[at] = far[at - 1], own[at] = own[at - 1];
+                    far[at] = apart;
+                    own[at] = std::uint16_t(u);
+                }
             }
         });
     }

@@ -12,6 +12,8 @@
 // differ most are solved first (first_stage.hpp), with what the others move left to the nearest of them, and the tree
 // begins with what is optimal there.
 #pragma once
+#include <utility>
+
 #include "network.hpp"
 
 namespace geoattn::GEOATTN_ISA {
@@ -203,24 +205,32 @@ template <int V, bool PART> class StartTree {
     void sort(const std::int64_t* supply) {
         constexpr int CLASSES = 256, FINE = 20;
         const int n = net_.n;
-        std::int32_t largest = 0, start[CLASSES + 1] = {}, *size = &way_.at[0];
+        std::int32_t largest = 0, start[CLASSES] = {}, *size = &way_.at[0], *rank = &rank_.at[0], *sorted = &sorted_.at[0];
+        std::uint64_t some[CLASSES / 64] = {};  // the classes that have members
         for (int v = 0; v < n; ++v) {
             size[v] = std::bit_cast<std::int32_t>(float(std::abs(std::int32_t(supply[v] >> 32))));  // the first 30 bits will do
             largest = std::max(largest, size[v]);
         }
         for (int v = 0; v < n; ++v) {
-            size[v] = std::min((largest - size[v]) >> FINE, CLASSES - 1);
-            ++start[size[v] + 1];
+            const int c = std::min((largest - size[v]) >> FINE, CLASSES - 1);
+            size[v] = c;
+            ++start[c];
+            some[c >> 6] |= 1ull << (c & 63);
         }
-        for (int c = 0; c < CLASSES; ++c) start[c + 1] += start[c];
+        int below = 0;
+        for (int w = 0; w < CLASSES / 64; ++w)
+            for (std::uint64_t left = some[w]; left; left &= left - 1) {
+                std::int32_t& first = start[64 * w + std::countr_zero(left)];
+                below += std::exchange(first, below);
+            }
         for (int v = 0; v < n; ++v) {
             const int place = start[size[v]]++;
-            rank_.at[v] = place;
-            sorted_.at[place] = v;
+            rank[v] = place;
+            sorted[place] = v;
         }
     }
 
-    void place(int v, int out, int parent) {
+    [[gnu::always_inline]] void place(int v, int out, int parent) {
         const int tail = out ? v : parent, head = out ? parent : v;
         const double length = direct_ ? net_.template reach_of<PART>(tail, head) : net_.template link<PART>(tail, head);
         mark(v);
@@ -228,9 +238,16 @@ template <int V, bool PART> class StartTree {
         tree_.at[count_++] = {length, v, parent, out};
     }
 
-    // Along the shortest way to the node that bounds v, as far as it is new; its edges are essential.
-    void walk(int v, int out, int by) {
-        if (direct_) return place(v, out, by);
+    // Along the shortest way to the node that bounds v, as far as it is new; its edges are essential. Mostly the way has one new edge.
+    [[gnu::always_inline]] void walk(int v, int out, int by) {
+        int parent = by;
+        if (!direct_ && !(out && net_.directed)) parent = net_.via[std::size_t(by) * net_.n + v];
+        if (direct_ || (!(out && net_.directed) && placed_.at[parent])) [[likely]]
+            return place(v, out, parent);
+        walk_far(v, out, by);
+    }
+
+    [[gnu::noinline]] void walk_far(int v, int out, int by) {
         std::int32_t* way = &way_.at[0];
         const std::size_t n = std::size_t(net_.n);
         int fresh = 1, a;
@@ -246,10 +263,7 @@ template <int V, bool PART> class StartTree {
             fresh = k + 1;
         } else {
             const std::uint16_t* before = net_.via.data() + by * n;
-            a = before[v];
-            if (placed_.at[a]) [[likely]]
-                return place(v, out, a);
-            for (way[0] = v; !placed_.at[a]; a = before[a]) way[fresh++] = a;
+            for (way[0] = v, a = before[v]; !placed_.at[a]; a = before[a]) way[fresh++] = a;
         }
         while (fresh) {
             const int b = way[--fresh];
