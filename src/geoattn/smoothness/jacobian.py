@@ -106,11 +106,6 @@ class Jacobian:
         return out + self.tokens if self.map.residual else out
 
     @property
-    def out_size(self) -> int:
-        """M: coordinates of an output."""
-        return self.n * self.map.out_width
-
-    @property
     def in_size(self) -> int:
         """N: coordinates of a move."""
         return self.x_moves * self.n * self.d + (self.cross and self.y_moves) * self.m * self.c

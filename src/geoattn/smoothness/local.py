@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +13,6 @@ from geoattn._version import __version__
 from geoattn.smoothness.attention_map import AttentionMap, NormPlace
 from geoattn.smoothness.inputs import read_tokens
 from geoattn.smoothness.jacobian import Jacobian, Wrt
-from geoattn.smoothness.local_search import largest_by_tokens
 from geoattn.smoothness.norms import Norm
 from geoattn.smoothness.operator_norm import Found, operator_norm
 from geoattn.smoothness.result import Convergence, Smoothness
@@ -22,7 +20,6 @@ from geoattn.smoothness.result import Convergence, Smoothness
 __all__ = ["local_lipschitz", "local_lipschitz_at", "packed"]
 
 _BASIS_BYTES = 1 << 30
-_LONG = 2048  # tokens
 
 
 def local_lipschitz(
@@ -72,7 +69,7 @@ def local_lipschitz(
     tolerance
         On the residual, relative to the value. The error of the value is far smaller unless singular values crowd.
     iterations
-        Most Lanczos steps; in the search by tokens (see Notes) most products with the transpose of J.
+        Most Lanczos steps.
     search
         ``"float32"`` looks for the worst move in single precision, at half the memory and a third of the time; value
         and residual are still evaluated in float64, and improved in float64 where the tolerance asks for it (below
@@ -87,9 +84,6 @@ def local_lipschitz(
     -----
     One step is one product with J and one with its transpose: O(h n^2 (r + p)) time each, O(n d) memory, plus 2 x 33
     vectors of the size of the tokens per start; samples are taken in groups whose vectors fill about a gigabyte.
-    In single precision one sequence of at least 2,048 tokens without padding and context is searched by tokens
-    (`geoattn.smoothness.local_search`): few tokens carry most of the worst move, and products in which only they move
-    are cheap. Starts of that search must agree within one tolerance; otherwise Lanczos decides, as for short sequences.
     Reference: Castin, Ablin and Peyre, How Smooth Is Attention?, 2024.
 
     Examples
@@ -149,9 +143,7 @@ def local_lipschitz_at(
         raise GeoattnError(f"search must be 'float64' or 'float32'; got {search!r}.")
     # samples in groups whose Lanczos vectors stay small
     numbers = x[0].numel() + (0 if y is None else y[0].numel()) + x.shape[1] * f.out_width
-    # one long sequence: the search that moves few tokens freely
-    alone = search == "float32" and y is None and mask is None and x.shape[1] >= _LONG
-    group = 1 if alone else max(1, int(_BASIS_BYTES / (33 * numbers * starts * (8 if search == "float64" else 4))))
+    group = max(1, int(_BASIS_BYTES / (33 * numbers * starts * (8 if search == "float64" else 4))))
     parts = []
     for start in range(0, x.shape[0], group):
         these = slice(start, start + group)
@@ -160,17 +152,10 @@ def local_lipschitz_at(
         seeker = exact
         if search == "float32":
             seeker = Jacobian(f, x[these].float(), None if y is None else y[these].float(), **masks, wrt=wrt)
-        floor = exact.rounding()
-        seek = None
-        if alone:
-            seek = partial(
-                largest_by_tokens, seeker,
-                seed=seed, starts=starts, tolerance=tolerance, floor=floor, steps=iterations,
-            )  # fmt: skip
         parts.append(
             operator_norm(
                 exact, seeker, (len(x[these]), exact.in_size), seeker.tokens, real=exact.real_inputs(),
-                starts=starts, tolerance=tolerance, steps=iterations, seed=seed, floor=floor, seek=seek,
+                starts=starts, tolerance=tolerance, steps=iterations, seed=seed, floor=exact.rounding(),
             )
         )  # fmt: skip
     found = Found.joined(parts)

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from geoattn.smoothness.lanczos import Triplets, largest_singular
+from geoattn.smoothness.lanczos import largest_singular
 from geoattn.smoothness.result import Convergence
 
 __all__ = ["Found", "Operator", "operator_norm"]
@@ -63,7 +63,6 @@ def operator_norm(
     seed: int,
     floor: float = 0.0,
     basis: int = 32,
-    seek: Callable[[], Triplets] | None = None,
 ) -> Found:
     """Search with one operator, certify with the other.
 
@@ -71,9 +70,7 @@ def operator_norm(
     starts depend on the seed and N alone, so a sample gets the same ones whatever batch it is in. Where no second
     start comes within ten tolerances of the largest value, fresh starts are tried, up to three rounds. What the search
     found and the exact operator does not confirm is improved with the exact one. Residuals and differences below
-    ``floor`` (in float64; more in the search if that is coarser) are rounding and count as zero. ``seek``, if given,
-    finds the triplets of all starts in place of the first round; they must agree within one tolerance, and otherwise
-    count no more than the best of them.
+    ``floor`` (in float64; more in the search if that is coarser) are rounding and count as zero.
     """
     b, n = size
     rough = floor * torch.finfo(like.dtype).eps / torch.finfo(torch.float64).eps  # the floor of the search
@@ -84,17 +81,13 @@ def operator_norm(
     iterations = torch.zeros(b, dtype=torch.long, device=like.device)
     agreement = torch.full((b,), float("nan"), dtype=torch.float64, device=like.device)
     agreed = torch.ones(b, dtype=torch.bool, device=like.device)
-    for round_ in range(_ROUNDS if seek is None else _ROUNDS + 1):
-        first = seek is not None and round_ == 0
-        if seek is not None and round_ == 0:
-            found = seek()
-        else:
-            found = largest_singular(
-                lambda v: search.apply(v.view(b, starts, -1)).flatten(0, 1),
-                lambda u: search.adjoint(u.view(b, starts, -1)).flatten(0, 1),
-                _fresh(b, starts, n, real, like, seed, round_ if seek is None else round_ - 1),
-                tolerance=tolerance, floor=rough, steps=steps, basis=basis,
-            )  # fmt: skip
+    for round_ in range(_ROUNDS):
+        found = largest_singular(
+            lambda v: search.apply(v.view(b, starts, -1)).flatten(0, 1),
+            lambda u: search.adjoint(u.view(b, starts, -1)).flatten(0, 1),
+            _fresh(b, starts, n, real, like, seed, round_),
+            tolerance=tolerance, floor=rough, steps=steps, basis=basis,
+        )  # fmt: skip
         value = found.value.view(b, starts)
         top, at = value.max(dim=1)
         better = top > best
@@ -106,10 +99,7 @@ def operator_norm(
         if values.shape[1] > 1:
             two = values.topk(2, dim=1).values
             agreement = torch.where(two[:, 0] > 0, (two[:, 0] - two[:, 1]) / two[:, 0].clamp_min(1e-300), 0.0)
-            agreed = two[:, 0] - two[:, 1] <= (near / 10 if first else near) * two[:, 0] + rough
-        if first and not bool(agreed.all()):
-            values = top[:, None]
-            continue
+            agreed = two[:, 0] - two[:, 1] <= near * two[:, 0] + rough
         if bool((agreed | ~found.converged.view(b, starts).all(dim=1)).all()):
             break
     sure = _certify(exact, right if exact is search else right.double())

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 __all__ = ["TileKernel"]
 
 _TILE = (256, 1024)  # queries x keys: a megabyte in float32, about what a core keeps near
-_FEW_KEYS = (2048, 256)  # with at most as many keys as that
-_FEW_QUERIES = (64, 4096)  # with eight times as many keys: low tiles follow the edge of a causal mask
 
 
 class TileKernel:
@@ -23,9 +20,6 @@ class TileKernel:
 
     About twice as quick for thousands of tokens. A row does not cancel exactly: errors are those of a rounded logit,
     eps |s|, which is why it serves the search in float32 and not the certificate.
-
-    `of_queries` and `of_keys` are the parts of the derivative in which some queries or some keys move, at the cost of
-    their share of all pairs.
     """
 
     def __init__(
@@ -41,27 +35,14 @@ class TileKernel:
         self.causal, self.key_mask = causal, key_mask
         self.q, self.k, self.v = (t.flatten(0, 1) for t in (q, k, v))
         self.b, self.h, self.n = q.shape[:3]
-        self.query_places, self.key_places = (torch.arange(t.shape[2], device=q.device) for t in (q, k))
-        self.log_sums, self.out = self._softmax()
+        self.log_sums = self._log_sums()
         if mask is not None:  # padded queries: all weights zero
             self.log_sums.masked_fill_(~mask.repeat_interleave(self.h, 0), float("inf"))
-            self.out.masked_fill_(~mask.repeat_interleave(self.h, 0)[..., None], 0.0)
-        self.value = self.out.view(self.b, self.h, self.n, -1)
-
-    def of_queries(self, places: Int[Tensor, " t"]) -> TileKernel:
-        """The same attention of some queries, at rising places, on all keys."""
-        part = copy.copy(self)
-        part.q, part.log_sums, part.out = self.q[:, places], self.log_sums[:, places], self.out[:, places]
-        part.n, part.query_places = len(places), self.query_places[places]
-        part.value = part.out.view(self.b, self.h, part.n, -1)
-        return part
-
-    def of_keys(self, places: Int[Tensor, " t"]) -> TileKernel:
-        """The same attention, its weights and its value made with all keys, where only keys at rising places move."""
-        part = copy.copy(self)
-        part.k, part.v, part.key_places = self.k[:, places], self.v[:, places], self.key_places[places]
-        part.key_mask = None if self.key_mask is None else self.key_mask[:, places]
-        return part
+        out = torch.zeros(*self.q.shape[:2], v.shape[-1], dtype=q.dtype, device=q.device)
+        for g, rows, keys, p in self._tiles():
+            out[g, rows].addmm_(p, self.v[g, keys])
+        self.out = out
+        self.value = out.view(self.b, self.h, self.n, -1)
 
     def jvp(self, dq: Any, dk: Any, dv: Any) -> Float[Tensor, "b h s n p"]:
         """As in `RowKernel`: sum_j P dv + sum_j P ds v - (sum_j P ds) o, which needs each tile once."""
@@ -117,55 +98,33 @@ class TileKernel:
 
     def _tiles(self) -> Iterator[tuple[int, slice, slice, Float[Tensor, "rows keys"]]]:
         """(head of a sample, queries, keys, their weights)."""
-        width = self._tile()[1]
+        m = self.k.shape[1]
         for g in range(self.q.shape[0]):
-            for rows, last in self._rows():
-                for j in range(0, last, width):
-                    keys = slice(j, min(j + width, last))
+            for i in range(0, self.n, _TILE[0]):
+                rows = slice(i, min(i + _TILE[0], self.n))
+                last = rows.stop if self.causal else m
+                for j in range(0, last, _TILE[1]):
+                    keys = slice(j, min(j + _TILE[1], last))
                     logits = self._logits(g, rows, keys)
                     yield g, rows, keys, logits.sub_(self.log_sums[g, rows, None]).exp_()
 
-    def _tile(self) -> tuple[int, int]:
-        """Queries and keys of a tile."""
-        m = self.k.shape[1]
-        few = self.causal and 8 * self.n <= m
-        return _FEW_QUERIES if few else _FEW_KEYS if m <= _FEW_KEYS[1] else _TILE
-
-    def _rows(self) -> Iterator[tuple[slice, int]]:
-        """(queries of a tile, how many keys they may see)."""
-        height = self._tile()[0]
-        for i in range(0, self.n, height):
-            rows = slice(i, min(i + height, self.n))
-            last = self.k.shape[1]
-            if self.causal:
-                last = int(torch.searchsorted(self.key_places, self.query_places[rows.stop - 1], right=True))
-            yield rows, last
-
     def _logits(self, g: int, rows: slice, keys: slice) -> Float[Tensor, "rows keys"]:
         logits = torch.mm(self.q[g, rows], self.k[g, keys].T)
-        if self.causal and self.key_places[keys.stop - 1] > self.query_places[rows.start]:
-            logits.masked_fill_(self.key_places[None, keys] > self.query_places[rows, None], float("-inf"))
+        if self.causal and keys.stop > rows.start + 1:
+            i = torch.arange(rows.start, rows.stop, device=logits.device)
+            j = torch.arange(keys.start, keys.stop, device=logits.device)
+            logits.masked_fill_(j[None] > i[:, None], float("-inf"))
         if self.key_mask is not None:
             logits.masked_fill_(~self.key_mask[g // self.h, None, keys], float("-inf"))
         return logits
 
-    def _softmax(self) -> tuple[Float[Tensor, "g n"], Float[Tensor, "g n p"]]:
-        """L and o in one sweep, with the largest logit of a row so far."""
+    def _log_sums(self) -> Float[Tensor, "g n"]:
         sums = self.q.new_full(self.q.shape[:2], float("-inf"))
-        out, width = self.q.new_zeros(*self.q.shape[:2], self.v.shape[-1]), self._tile()[1]
         for g in range(self.q.shape[0]):
-            for rows, last in self._rows():
-                top = self.q.new_full((rows.stop - rows.start, 1), float("-inf"))
-                total, mean = torch.zeros_like(top), out[g, rows]
-                for j in range(0, last, width):
-                    keys = slice(j, min(j + width, last))
-                    logits = self._logits(g, rows, keys)
-                    higher = torch.maximum(top, logits.amax(-1, keepdim=True))
-                    safe = higher.masked_fill(higher == float("-inf"), 0.0)  # no key seen so far
-                    fade, p = (top - safe).exp_(), logits.sub_(safe).exp_()
-                    total.mul_(fade).add_(p.sum(-1, keepdim=True))
-                    mean.mul_(fade).addmm_(p, self.v[g, keys])
-                    top = higher
-                mean.div_(total)
-                sums[g, rows] = (top + total.log())[:, 0]
-        return sums, out
+            for i in range(0, self.n, _TILE[0]):
+                rows = slice(i, min(i + _TILE[0], self.n))
+                last = rows.stop if self.causal else self.k.shape[1]
+                for j in range(0, last, _TILE[1]):
+                    part = torch.logsumexp(self._logits(g, rows, slice(j, min(j + _TILE[1], last))), dim=-1)
+                    sums[g, rows] = torch.logaddexp(sums[g, rows], part)
+        return sums
