@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
@@ -89,11 +90,20 @@ class Jacobian:
         _check_size(_norms(f.value) * _norms(f.output), tokens.dtype)
         kernel = RowKernel if tokens.dtype == torch.float64 else TileKernel
         self.kernel = kernel(q, k, v, causal=f.causal, mask=self.mask, key_mask=self.key_mask)
-        out = self._join(self.kernel.value)
-        out = out + tokens if f.residual else out
-        self.after = NormTangent(f.norm, out, mask) if f.norm and f.norm_place == "after" else None
-        out = f.norm(out) if f.norm and f.norm_place == "after" else out
-        self.value: Float[Tensor, "b n e"] = out if mask is None else out.masked_fill(~mask[..., None], 0.0)
+        self.tokens, self.dtype, self.device = tokens, tokens.dtype, tokens.device
+        after = f.norm if f.norm_place == "after" else None
+        self.after = None if after is None else NormTangent(after, self._around(), mask)
+
+    @cached_property
+    def value(self) -> Float[Tensor, "b n e"]:
+        """The value f, made when it is asked for."""
+        out, f = self._around(), self.map
+        return self.real_outputs(f.norm(out) if f.norm and f.norm_place == "after" else out)
+
+    def _around(self) -> Float[Tensor, "b n e"]:
+        """The heads joined, with the residual."""
+        out = self.joined(self.kernel.value)
+        return out + self.tokens if self.map.residual else out
 
     @property
     def in_size(self) -> int:
@@ -114,13 +124,13 @@ class Jacobian:
         size = size if self.before is None else size * self.before.size()
         size = size + 1.0 if f.residual else size
         size = size if self.after is None else size * self.after.size()
-        return 16 * size * torch.finfo(self.value.dtype).eps
+        return 16 * size * torch.finfo(self.dtype).eps
 
     def real_inputs(self) -> Bool[Tensor, "b N"] | None:
         """True for the coordinates of real tokens; None when all are."""
         if self.mask is None and self.key_mask is None:
             return None
-        ones = torch.ones(self.b, 1, self.in_size, dtype=torch.bool, device=self.value.device)
+        ones = torch.ones(self.b, 1, self.in_size, dtype=torch.bool, device=self.device)
         h, c = self.split(ones)
         parts = [_real(h, self.mask), _real(c, self.key_mask)]
         return torch.cat([t.flatten(2) for t in parts if t is not None], dim=2)[:, 0]
@@ -144,15 +154,15 @@ class Jacobian:
         if y is not None:
             dk = self._repeat(y) if f.key is None else torch.einsum("bsmc,hrc->bhsmr", y, f.key)
             dv = self._repeat(y) if f.value is None else torch.einsum("bsmc,hpc->bhsmp", y, f.value)
-        out = self._join(self.kernel.jvp(dq, dk, dv))
+        out = self.joined(self.kernel.jvp(dq, dk, dv))
         out = out + h if f.residual and h is not None else out
         out = out if self.after is None else self.after.apply(out)
-        return _real(out, self.mask).flatten(2)
+        return self.real_outputs(out).flatten(2)
 
     def adjoint(self, flat: Float[Tensor, "b s M"]) -> Float[Tensor, "b s N"]:
         """The transpose of J times a cotangent."""
         f = self.map
-        g = _real(flat.unflatten(-1, (self.n, -1)), self.mask)
+        g = self.real_outputs(flat.unflatten(-1, (self.n, -1)))
         g = g if self.after is None else self.after.adjoint(g)
         to_out = self._repeat(g) if f.output is None else torch.einsum("bsne,hep->bhsnp", g, f.output)
         dq, dk, dv = self.kernel.vjp(to_out, self.x_moves, self.y_moves)
@@ -168,11 +178,17 @@ class Jacobian:
         parts = (_real(x, self.mask), _real(y, self.key_mask))
         return torch.cat([t.flatten(2) for t in parts if t is not None], dim=2)
 
+    def real_outputs(self, out: Float[Tensor, "b *s n e"]) -> Float[Tensor, "b *s n e"]:
+        """Outputs with those of padded tokens set to zero."""
+        if self.mask is None:
+            return out
+        return out.masked_fill(~(self.mask[:, None] if out.ndim == 4 else self.mask)[..., None], 0)
+
     def _repeat(self, t: Tensor) -> Tensor:
         """The same for each head, without a copy."""
         return t[:, None].expand(t.shape[0], self.map.heads, *t.shape[1:])
 
-    def _join(self, o: Float[Tensor, "b h *k p"]) -> Float[Tensor, "b *k e"]:
+    def joined(self, o: Float[Tensor, "b h *k p"]) -> Float[Tensor, "b *k e"]:
         """Heads summed, after their output projection."""
         return o.sum(1) if self.map.output is None else torch.einsum("bh...p,hep->b...e", o, self.map.output)
 

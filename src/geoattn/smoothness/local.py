@@ -154,7 +154,7 @@ def local_lipschitz_at(
             seeker = Jacobian(f, x[these].float(), None if y is None else y[these].float(), **masks, wrt=wrt)
         parts.append(
             operator_norm(
-                exact, seeker, (len(x[these]), exact.in_size), seeker.value, real=exact.real_inputs(),
+                exact, seeker, (len(x[these]), exact.in_size), seeker.tokens, real=exact.real_inputs(),
                 starts=starts, tolerance=tolerance, steps=iterations, seed=seed, floor=exact.rounding(),
             )
         )  # fmt: skip

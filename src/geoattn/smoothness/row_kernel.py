@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -37,7 +38,11 @@ class RowKernel:
     ) -> None:
         self.q, self.k, self.v = q, k, v
         self.causal, self.mask, self.key_mask = causal, mask, key_mask
-        self.value = torch.cat([p @ v[:, :, : p.shape[-1]] for _, p in self._blocks(1)], dim=2)
+
+    @cached_property
+    def value(self) -> Float[Tensor, "b h n p"]:
+        """The value o, made when it is asked for."""
+        return torch.cat([p @ self.v[:, :, : p.shape[-1]] for _, p in self._blocks(1)], dim=2)
 
     def jvp(self, dq: Any, dk: Any, dv: Any) -> Float[Tensor, "b h s n p"]:
         r""":math:`do_i = \sum_j P_{ij} dv_j + \sum_j P_{ij} (ds_{ij} - \overline{ds}_i) v_j`, ds = dq.k + q.dk."""
