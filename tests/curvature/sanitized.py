@@ -1,4 +1,4 @@
-"""Run the hostile sweep with the kernel of another build folder: python sanitized.py FOLDER [pytest arguments].
+"""Run the hostile sweep and the fused step with the kernel of another build: python sanitized.py FOLDER [arguments].
 
 The kernel of the folder takes the place of the installed one before anything imports it. `make sanitize` calls this.
 """
@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 SWEEP = [
-    f"tests/curvature/test_{part}.py"
-    for part in ("exactness", "exact_conventions", "extreme_values", "starts", "gradient")
+    *(
+        f"tests/curvature/test_{part}.py"
+        for part in ("exactness", "exact_conventions", "extreme_values", "starts", "gradient")
+    ),
+    "tests/models/test_fused_step.py",
 ]
 
 

@@ -33,7 +33,7 @@ def drawn(number: int) -> tuple[str, np.ndarray, ga.Convention, np.random.Genera
     """Family, map and convention of a number; the same ones on every machine."""
     rng = np.random.default_rng([20, number % 2**32])
     family = list(ATTENTION)[int(rng.integers(len(ATTENTION)))]
-    share = rng.random()  # long maps, whose pairs are solved on a part of their tokens, are few: one takes half a minute
+    share = rng.random()  # long maps, whose pairs are solved on a part of their tokens, are few: one takes 30 s
     n = int(rng.integers(*((2, 13) if share < 0.9 else (13, 48) if share < 0.99995 else (258, 400))))
     return family, ATTENTION[family](rng, n), _CONVENTIONS[int(rng.integers(len(_CONVENTIONS)))], rng
 
