@@ -167,9 +167,11 @@ def _verify(chosen: Any, size: str, store: Any, redo: int, as_json: bool) -> Non
 
     found = check_output(chosen, size, store)
     configs = chosen.configs(size)
-    redo = min(redo, store.status(configs).done)
+    done = store.status(configs).done
+    redo = min(redo, done)
     found += compare_again(store, configs, chosen.trial, limit=redo) if redo else []
-    good = f"{len(configs)} trials give {chosen.name}.csv and {chosen.name}.json"
+    part = "" if done == len(configs) else f" of {len(configs)}"
+    good = f"{done}{part} trials give {chosen.name}.csv and {chosen.name}.json"
     lines = found or [good + (f"; {redo} trials done again: all equal" if redo else "")]
     _say({"trials": len(configs), "done_again": redo, "different": found}, lines, as_json)
     if found:
