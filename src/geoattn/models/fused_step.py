@@ -76,9 +76,8 @@ def with_fused_step(model: nn.Module) -> nn.Module:
     Examples
     --------
     >>> import torch
-    >>> from geoattn.models import LViT
-    >>> from geoattn.models.fused_step import with_fused_step
-    >>> model = with_fused_step(LViT())
+    >>> from geoattn.models import LViT, fused_step
+    >>> model = fused_step.with_fused_step(LViT())
     >>> model(torch.rand(2, 1, 28, 28)).sum().backward()
     >>> list(model.state_dict()) == list(LViT().state_dict())
     True
