@@ -60,7 +60,7 @@ class GrowingCaches:
         """torch.cat ran: what begins with the latest tensor of a line takes its place."""
         parts = args[0] if args else kwargs["tensors"]
         line = self.lines.get(id(parts[0])) if parts else None
-        if line is None or line.latest is not parts[0] or "out" in kwargs:
+        if line is None or line.latest is not parts[0] or kwargs.keys() - {"tensors", "dim"}:
             return
         axis = kwargs["dim"] if "dim" in kwargs else (args[1] if len(args) > 1 else 0)
         if axis in (-2, out.ndim - 2) and line.is_intact() and not out.is_inference():
