@@ -13,7 +13,7 @@ namespace geoattn::encoder::GEOATTN_ISA {
 struct MapRoom {
     MapRoom(const Attention& job, Scratch& scratch)
         : n(job.tokens), dim(job.dim), padded((n + TILE - 1) / TILE * TILE), columns((n + STRIP - 1) / STRIP * STRIP),
-          map_stride(Scratch::stride(columns)), row_stride(Scratch::stride(dim)), across(scratch.take(std::size_t(dim) * columns)),
+          drawn((n + Dropout::DRAW - 1) / Dropout::DRAW * Dropout::DRAW), map_stride(Scratch::stride(columns)), row_stride(Scratch::stride(dim)), across(scratch.take(std::size_t(dim) * columns)),
           down(scratch.take(std::size_t(n) * dim)) {}
 
     // Rows of one head with zeros below.
@@ -39,7 +39,7 @@ struct MapRoom {
         multiply(map, map_stride, padded, Packed(down, n, dim), nullptr, to, row_stride);
     }
 
-    int n, dim, padded, columns, map_stride, row_stride;
+    int n, dim, padded, columns, drawn, map_stride, row_stride;  // drawn: the columns that a dropout draws for
     float *across, *down;
 };
 
@@ -80,7 +80,7 @@ inline void forward_maps(const Attention& job) {
         for (int i = 0; i < n; ++i) {
             softmax(map + i * stride, n, room.columns, job.scale);
             std::copy_n(map + i * stride, n, job.weights + (at * n + i) * n);
-            if (dropout.drops()) dropout.apply(map + i * stride, room.columns);
+            if (dropout.drops()) dropout.apply(map + i * stride, room.drawn);
         }
         room.mix(map, job.value + at * size, rows);
         for (int i = 0; i < n; ++i) std::copy_n(rows + i * room.row_stride, room.dim, job.out + at * size + i * room.dim);
@@ -109,7 +109,7 @@ inline void backward_maps(const Attention& job) {
             float *weight = map + i * stride, *by = slope + i * stride;
             std::copy_n(job.weights + (at * n + i) * n, n, weight);
             std::fill_n(factor, columns, 1.0f);
-            if (dropout.drops()) dropout.apply(factor, columns);
+            if (dropout.drops()) dropout.apply(factor, room.drawn);
             Lanes sum = all(0);
             for (int j = 0; j < columns; j += LANES) {
                 const Lanes dropped = load(by + j) * load(factor + j);

@@ -17,19 +17,36 @@ namespace {
 
 float* at(std::uintptr_t address) { return reinterpret_cast<float*>(address); }
 
-#if defined(GEOATTN_HAVE_V3)
-bool modern() {
-    static const bool found = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
-    return found;
-}
-#define GEOATTN_CALL(call) (modern() ? v3::call : baseline::call)
-#else
-#define GEOATTN_CALL(call) baseline::call
+// The instruction sets, each with all that the ones before it have.
+enum class Level { baseline, v3, v4 };
+
+Level level_of_processor() {
+#if defined(GEOATTN_HAVE_V4)
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        return Level::v4;
 #endif
+#if defined(GEOATTN_HAVE_V3)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2")) return Level::v3;
+#endif
+    return Level::baseline;
+}
+
+const Level processor = level_of_processor();
+
+bool in_wide_strips(const FeedForward& job) { return job.width % 32 == 0 && job.middle % 32 == 0; }
+bool in_wide_strips(const Projection& job) { return job.width % 32 == 0 && job.heads * job.dim % 32 == 0; }
+bool in_wide_strips(const Attention& job) { return job.dim % 32 == 0; }
 
 template <class Job> void run(const Job& job, bool back) {
     nb::gil_scoped_release release;
-    back ? GEOATTN_CALL(backward(job)) : GEOATTN_CALL(forward(job));
+#if defined(GEOATTN_HAVE_V4)
+    if (processor >= Level::v4 && in_wide_strips(job)) return back ? v4::backward(job) : v4::forward(job);
+#endif
+#if defined(GEOATTN_HAVE_V3)
+    if (processor >= Level::v3) return back ? v3::backward(job) : v3::forward(job);
+#endif
+    back ? baseline::backward(job) : baseline::forward(job);
 }
 
 }  // namespace
@@ -81,7 +98,7 @@ void bind(nb::module_& m) {
     m.def(
         "dropout_factors",
         [](std::uint64_t seed, int dropped, std::int64_t first, std::int64_t step, std::int64_t rows, int each, int width,
-           std::uintptr_t to) { GEOATTN_CALL(factors(seed, dropped, first, step, rows, each, width, at(to))); },
+           std::uintptr_t to) { baseline::factors(seed, dropped, first, step, rows, each, width, at(to)); },
         "seed"_a, "dropped"_a, "first"_a, "step"_a, "rows"_a, "each"_a, "width"_a, "to"_a,
         "The factors of dropout: each so many rows have a stream of their own.");
 }

@@ -18,28 +18,31 @@ class Dropout {
 
     bool drops() const { return threshold_ > 0; }
 
-    // Factors of the next 16 entries: 0, or 1 / (1 - p).
-    GEOATTN_INLINE void next(Lanes& first, Lanes& second) {
+    static constexpr int DRAW = 16, PARTS = DRAW / LANES;
+
+    // Factors of the next 16 entries: 0, or 1 / (1 - p). They do not depend on the instruction set.
+    GEOATTN_INLINE void next(Lanes (&factor)[PARTS]) {
         const Words sum = state_[0] + state_[3], draw = ((sum << 23) | (sum >> 41)) + state_[0], kept = state_[1] << 17;
         state_[2] ^= state_[0], state_[3] ^= state_[1], state_[1] ^= state_[2], state_[0] ^= state_[3], state_[2] ^= kept;
         state_[3] = (state_[3] << 45) | (state_[3] >> 19);
-        const Ints low = Ints(draw) & 0xffff, high = Ints(draw) >> 16 & 0xffff;
-        first = Lanes((low >= threshold_) & Ints(scale_));
-        second = Lanes((high >= threshold_) & Ints(scale_));
+        const Halves halves[2] = {Halves(draw) & 0xffff, Halves(draw) >> 16 & 0xffff};
+        Ints numbers[PARTS];
+        std::memcpy(numbers, halves, sizeof halves);
+        for (int l = 0; l < PARTS; ++l) factor[l] = Lanes((numbers[l] >= threshold_) & Ints(scale_));
     }
 
     // The next `count` entries (a multiple of 16) times their factors.
     GEOATTN_INLINE void apply(float* entries, int count) {
-        for (int k = 0; k < count; k += 2 * LANES) {
-            Lanes first, second;
-            next(first, second);
-            store(entries + k, load(entries + k) * first);
-            store(entries + k + LANES, load(entries + k + LANES) * second);
+        for (int k = 0; k < count; k += DRAW) {
+            Lanes factor[PARTS];
+            next(factor);
+            for (int l = 0; l < PARTS; ++l) store(entries + k + l * LANES, load(entries + k + l * LANES) * factor[l]);
         }
     }
 
   private:
     using Words = std::uint64_t __attribute__((vector_size(32)));
+    using Halves = std::int32_t __attribute__((vector_size(32)));
 
     static std::uint64_t mixed(std::uint64_t x) {  // splitmix64
         x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;

@@ -23,11 +23,12 @@ inline int filled_up(int count) { return (count + TILE - 1) / TILE * TILE; }
 inline void activate(const float* hidden, int count, int width, Dropout& dropout, float* to, int stride, float* slope) {
     const bool drops = dropout.drops();
     for (int i = 0; i < count; ++i, hidden += width, to += stride, slope += slope ? stride : 0)
-        for (int k = 0; k < width; k += 2 * LANES) {
-            Lanes factor[2] = {all(1), all(1)};
-            if (drops) dropout.next(factor[0], factor[1]);
+        for (int k = 0; k < width; k += Dropout::DRAW) {
+            Lanes factor[Dropout::PARTS];
+            std::fill_n(factor, Dropout::PARTS, all(1));
+            if (drops) dropout.next(factor);
 #pragma GCC unroll 2
-            for (int l = 0; l < 2; ++l) {
+            for (int l = 0; l < Dropout::PARTS; ++l) {
                 const Lanes x = load(hidden + k + l * LANES);
                 const Normal at = normal(x);
                 store(to + k + l * LANES, x * at.below * factor[l]);

@@ -1,4 +1,4 @@
-// What the fused blocks of an encoder work on: float32 arrays in C order, and sizes that are multiples of 16.
+// What the fused blocks of an encoder work on: float32 arrays in C order, and sizes that are multiples of 16 (of 32 for v4).
 #pragma once
 #include <cstdint>
 
@@ -59,6 +59,7 @@ struct Attention {
     }
 GEOATTN_DECLARE(baseline)
 GEOATTN_DECLARE(v3)
+GEOATTN_DECLARE(v4)
 #undef GEOATTN_DECLARE
 
 }  // namespace geoattn::encoder

@@ -1,14 +1,20 @@
 // Eight floats at a time, by the vector extensions of GCC and Clang: AVX2 and FMA where the compiler targets them, halves or
-// quarters of it elsewhere. This part of the kernel contracts products and sums, so the two instruction sets differ in rounding.
+// quarters of it elsewhere; sixteen with AVX-512. This part of the kernel contracts products and sums and adds in another order
+// with sixteen, so that the instruction sets differ in rounding.
 #pragma once
 #include <cstdint>
 #include <cstring>
 
 namespace geoattn::encoder::GEOATTN_ISA {
 
+#if defined(__AVX512F__)
+constexpr int LANES = 16;
+#else
 constexpr int LANES = 8;
-using Lanes = float __attribute__((vector_size(32)));
-using Ints = std::int32_t __attribute__((vector_size(32)));
+#endif
+using Lanes = float __attribute__((vector_size(4 * LANES)));
+using Ints = std::int32_t __attribute__((vector_size(4 * LANES)));
+using Eight = float __attribute__((vector_size(32)));
 
 #define GEOATTN_INLINE inline __attribute__((always_inline))
 
@@ -18,8 +24,13 @@ GEOATTN_INLINE Lanes load(const float* from) {
     return x;
 }
 GEOATTN_INLINE void store(float* to, Lanes x) { std::memcpy(to, &x, sizeof x); }
-GEOATTN_INLINE Lanes all(float x) { return Lanes{x, x, x, x, x, x, x, x}; }
-GEOATTN_INLINE float total(Lanes x) { return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7])); }
+GEOATTN_INLINE Lanes all(float x) { return x - Lanes{}; }
+GEOATTN_INLINE float total_of_eight(Eight x) { return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7])); }
+GEOATTN_INLINE float total(Lanes x) {
+    Eight parts[LANES / 8];
+    std::memcpy(parts, &x, sizeof x);
+    return total_of_eight(LANES == 8 ? parts[0] : parts[0] + parts[LANES / 8 - 1]);
+}
 GEOATTN_INLINE Lanes absolute(Lanes x) { return Lanes(Ints(x) & 0x7fffffff); }
 
 // exp(x) for x <= 0, to two units in the last place; 1.6e-38 below -87.

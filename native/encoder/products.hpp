@@ -1,4 +1,4 @@
-// Matrix products of a chunk of rows with weights, in tiles of 6 x 16 that stay in registers.
+// Matrix products of a chunk of rows with weights, in tiles of six rows and two vectors that stay in registers.
 #pragma once
 #include <cstddef>
 
@@ -9,7 +9,7 @@ namespace geoattn::encoder::GEOATTN_ISA {
 
 constexpr int TILE = 6, STRIP = 2 * LANES;
 
-// Weights in strips of 16 columns, each of them contiguous; entry (k, j) is from[k * down + j * across].
+// Weights in strips of two vectors of columns, each of them contiguous; entry (k, j) is from[k * down + j * across].
 class Packed {
   public:
     Packed(Scratch& scratch, const float* from, int depth, int width, std::ptrdiff_t down, std::ptrdiff_t across)
