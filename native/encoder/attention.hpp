@@ -11,10 +11,12 @@ namespace geoattn::encoder::GEOATTN_ISA {
 
 // The working memory of a map. Its rows are filled up to whole tiles and its columns to whole strips, with zeros.
 struct MapRoom {
-    MapRoom(const Attention& job, Scratch& scratch)
-        : n(job.tokens), dim(job.dim), padded((n + TILE - 1) / TILE * TILE), columns((n + STRIP - 1) / STRIP * STRIP),
-          drawn((n + Dropout::DRAW - 1) / Dropout::DRAW * Dropout::DRAW), map_stride(Scratch::stride(columns)), row_stride(Scratch::stride(dim)), across(scratch.take(std::size_t(dim) * columns)),
-          down(scratch.take(std::size_t(n) * dim)) {}
+    MapRoom(int tokens, int width, Scratch& scratch)
+        : n(tokens), dim(width), padded((n + TILE - 1) / TILE * TILE), columns((n + STRIP - 1) / STRIP * STRIP),
+          drawn((n + Dropout::DRAW - 1) / Dropout::DRAW * Dropout::DRAW), map_stride(Scratch::stride(columns)),
+          row_stride(Scratch::stride(dim)), across(scratch.take(std::size_t(dim) * columns)), down(scratch.take(std::size_t(n) * dim)) {
+        std::fill_n(across, std::size_t(dim) * columns, 0.0f);
+    }
 
     // Rows of one head with zeros below.
     void fill(const float* from, float* to) const {
@@ -24,10 +26,10 @@ struct MapRoom {
 
     // to = rows * other^T, (padded, columns)
     void dots(const float* rows, const float* other, float* to) const {
-        float* strip = across;
-        for (int j = 0; j < columns; j += STRIP)
-            for (int k = 0; k < dim; ++k)
-                for (int l = 0; l < STRIP; ++l) *strip++ = j + l < n ? other[std::ptrdiff_t(j + l) * dim + k] : 0.0f;
+        for (int l = 0; l < n; ++l) {  // columns past n stay zero
+            float* strip = across + std::ptrdiff_t(l / STRIP) * dim * STRIP + l % STRIP;
+            for (int k = 0; k < dim; ++k) strip[k * STRIP] = other[std::ptrdiff_t(l) * dim + k];
+        }
         multiply(rows, row_stride, padded, Packed(across, dim, columns), nullptr, to, map_stride);
     }
 
@@ -52,8 +54,7 @@ inline void softmax(float* x, int n, int columns, float scale) {
         store(x + j, scaled);
         top = scaled > top ? scaled : top;
     }
-    float most = top[0];
-    for (int l = 1; l < LANES; ++l) most = std::max(most, top[l]);
+    const float most = largest(top);
     Lanes sum = all(0);
     for (int j = 0; j < columns; j += LANES) {
         const Lanes weight = exp_of_negative(load(x + j) - most);
@@ -69,7 +70,7 @@ inline void softmax(float* x, int n, int columns, float scale) {
 
 inline void forward_maps(const Attention& job) {
     Scratch scratch;
-    const MapRoom room(job, scratch);
+    const MapRoom room(job.tokens, job.dim, scratch);
     const int n = room.n, stride = room.map_stride;
     float *rows = scratch.rows(room.padded, room.dim), *map = scratch.rows(room.padded, room.columns);
     const std::ptrdiff_t size = std::ptrdiff_t(n) * room.dim;
@@ -89,7 +90,7 @@ inline void forward_maps(const Attention& job) {
 
 inline void backward_maps(const Attention& job) {
     Scratch scratch;
-    const MapRoom room(job, scratch);
+    const MapRoom room(job.tokens, job.dim, scratch);
     const int n = room.n, dim = room.dim, stride = room.map_stride, columns = room.columns, padded = room.padded;
     float *upstream = scratch.rows(padded, dim), *rows = scratch.rows(padded, dim), *to = scratch.take(std::size_t(padded) * dim);
     float *map = scratch.rows(padded, columns), *slope = scratch.rows(padded, columns), *factor = scratch.take(columns);

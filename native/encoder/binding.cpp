@@ -38,15 +38,24 @@ bool in_wide_strips(const FeedForward& job) { return job.width % 32 == 0 && job.
 bool in_wide_strips(const Projection& job) { return job.width % 32 == 0 && job.heads * job.dim % 32 == 0; }
 bool in_wide_strips(const Attention& job) { return job.dim % 32 == 0; }
 
-template <class Job> void run(const Job& job, bool back) {
-    nb::gil_scoped_release release;
+bool in_wide_strips(const MapVariance& job) { return job.dim % 32 == 0; }
+
+// Calls the function of the best instruction set that has the sizes of the job.
 #if defined(GEOATTN_HAVE_V4)
-    if (processor >= Level::v4 && in_wide_strips(job)) return back ? v4::backward(job) : v4::forward(job);
+#define GEOATTN_IF_V4(call) processor >= Level::v4&& in_wide_strips(job) ? v4::call:
+#else
+#define GEOATTN_IF_V4(call)
 #endif
 #if defined(GEOATTN_HAVE_V3)
-    if (processor >= Level::v3) return back ? v3::backward(job) : v3::forward(job);
+#define GEOATTN_IF_V3(call) processor >= Level::v3 ? v3::call:
+#else
+#define GEOATTN_IF_V3(call)
 #endif
-    back ? baseline::backward(job) : baseline::forward(job);
+#define GEOATTN_CALL(call) (GEOATTN_IF_V4(call) GEOATTN_IF_V3(call) baseline::call)
+
+template <class Job> void run(const Job& job, bool back) {
+    nb::gil_scoped_release release;
+    back ? GEOATTN_CALL(backward(job)) : GEOATTN_CALL(forward(job));
 }
 
 }  // namespace
@@ -95,6 +104,17 @@ void bind(nb::module_& m) {
         },
         "maps"_a, "tokens"_a, "dim"_a, "scale"_a, "seed"_a, "dropped"_a, "inputs"_a, "weights"_a, "out"_a, "by_out"_a, "gradients"_a,
         "Attention with dropout on its weights; with by_out its gradients.");
+    m.def(
+        "map_variance",
+        [](std::int64_t maps, int tokens, int dim, float scale, std::uintptr_t query, std::uintptr_t key, std::uintptr_t squares,
+           std::uintptr_t to_query, std::uintptr_t to_key) {
+            const MapVariance job{maps,         tokens,    dim, scale, at(query), at(key), reinterpret_cast<double*>(squares),
+                                  at(to_query), at(to_key)};
+            nb::gil_scoped_release release;
+            GEOATTN_CALL(variances(job));
+        },
+        "maps"_a, "tokens"_a, "dim"_a, "scale"_a, "query"_a, "key"_a, "squares"_a, "to_query"_a, "to_key"_a,
+        "Sums of the squares of weights less their mean, map by map, and halves of their gradients.");
     m.def(
         "dropout_factors",
         [](std::uint64_t seed, int dropped, std::int64_t first, std::int64_t step, std::int64_t rows, int each, int width,

@@ -2,6 +2,7 @@
 #include "attention.hpp"
 #include "feed_forward.hpp"
 #include "projection.hpp"
+#include "variance.hpp"
 
 namespace geoattn::encoder::GEOATTN_ISA {
 
@@ -12,6 +13,8 @@ void backward(const Projection& job) { backward_chunks(job); }
 
 void forward(const Attention& job) { forward_maps(job); }
 void backward(const Attention& job) { backward_maps(job); }
+
+void variances(const MapVariance& job) { variance_maps(job); }
 
 // The factors that a dropout multiplies with, for tests: each `each` rows have a stream of their own, first, first + step, ...
 void factors(std::uint64_t seed, int threshold, std::int64_t first, std::int64_t step, std::int64_t rows, int each, int width, float* to) {

@@ -46,6 +46,17 @@ struct Attention {
     float *to_query, *to_key, *to_value;
 };
 
+// squares = sum of (weights - 1 / tokens)^2 over each map, with weights = softmax(scale query key^T); halves of its gradient by the query
+// and by scale * key, where they are asked for (nullptr: not).
+struct MapVariance {
+    std::int64_t maps;
+    int tokens, dim;
+    float scale;
+    const float *query, *key;
+    double* squares;
+    float *to_query, *to_key;
+};
+
 #define GEOATTN_DECLARE(isa)                                                                                                       \
     namespace isa {                                                                                                                \
     void forward(const FeedForward& job);                                                                                          \
@@ -54,6 +65,7 @@ struct Attention {
     void backward(const Projection& job);                                                                                          \
     void forward(const Attention& job);                                                                                            \
     void backward(const Attention& job);                                                                                           \
+    void variances(const MapVariance& job);                                                                                        \
     void factors(std::uint64_t seed, int threshold, std::int64_t first, std::int64_t step, std::int64_t rows, int each, int width, \
                  float* to);                                                                                                       \
     }

@@ -15,6 +15,7 @@ constexpr int LANES = 8;
 using Lanes = float __attribute__((vector_size(4 * LANES)));
 using Ints = std::int32_t __attribute__((vector_size(4 * LANES)));
 using Eight = float __attribute__((vector_size(32)));
+using Four = float __attribute__((vector_size(16)));
 
 #define GEOATTN_INLINE inline __attribute__((always_inline))
 
@@ -25,11 +26,22 @@ GEOATTN_INLINE Lanes load(const float* from) {
 }
 GEOATTN_INLINE void store(float* to, Lanes x) { std::memcpy(to, &x, sizeof x); }
 GEOATTN_INLINE Lanes all(float x) { return x - Lanes{}; }
-GEOATTN_INLINE float total_of_eight(Eight x) { return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7])); }
+
+// One number of all lanes, by halves: the first lane with the fifth and so on.
+template <class Join> GEOATTN_INLINE float joined(Lanes x, Join join) {
+    Eight eights[LANES / 8];
+    std::memcpy(eights, &x, sizeof x);
+    const Eight eight = LANES == 8 ? eights[0] : join(eights[0], eights[LANES / 8 - 1]);
+    Four fours[2];
+    std::memcpy(fours, &eight, sizeof eight);
+    const Four four = join(fours[0], fours[1]);
+    return join(join(four[0], four[2]), join(four[1], four[3]));
+}
 GEOATTN_INLINE float total(Lanes x) {
-    Eight parts[LANES / 8];
-    std::memcpy(parts, &x, sizeof x);
-    return total_of_eight(LANES == 8 ? parts[0] : parts[0] + parts[LANES / 8 - 1]);
+    return joined(x, [](auto a, auto b) { return a + b; });
+}
+GEOATTN_INLINE float largest(Lanes x) {
+    return joined(x, [](auto a, auto b) { return a > b ? a : b; });
 }
 GEOATTN_INLINE Lanes absolute(Lanes x) { return Lanes(Ints(x) & 0x7fffffff); }
 

@@ -131,3 +131,14 @@ def attention(
 def dropout_factors(
     seed: int, dropped: int, first: int, step: int, rows: int, each: int, width: int, to: int
 ) -> None: ...
+def map_variance(
+    maps: int,
+    tokens: int,
+    dim: int,
+    scale: float,
+    query: int,
+    key: int,
+    squares: int,
+    to_query: int,
+    to_key: int,
+) -> None: ...

@@ -1,4 +1,4 @@
-"""Run the hostile sweep and the fused step with the kernel of another build: python sanitized.py FOLDER [arguments].
+"""Run the hostile sweep and the training kernels with the kernel of another build: python sanitized.py FOLDER [arguments].
 
 The kernel of the folder takes the place of the installed one before anything imports it. `make sanitize` calls this.
 """
@@ -15,6 +15,7 @@ SWEEP = [
         for part in ("exactness", "exact_conventions", "extreme_values", "starts", "gradient")
     ),
     "tests/models/test_fused_step.py",
+    "tests/training/test_variance_short.py",
 ]
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from geoattn._core.errors import GeoattnError
 from geoattn.attention.masks import BLOCKED, Mask
+from geoattn.training.variance_short import is_short, squares_of_short_maps
 
 __all__ = ["result_dtype", "stream_variance", "streamed_variance"]
 
@@ -106,6 +107,12 @@ class _Streamed(torch.autograd.Function):
     def forward(ctx: Any, query: Any, key: Any, scale: float, mask: Mask, rows: Any, keys: Any):
         (b, h, n, d), g, m, dtype = query.shape, key.shape[1], key.shape[2], result_dtype(query.dtype)
         device, group, grads = query.device, h // g, any(ctx.needs_input_grad[:2])
+        ctx.group, ctx.dtypes, ctx.scale = group, (query.dtype, key.dtype), scale
+        if rows is None and keys is None and mask == (None, None) and is_short(query, key):
+            squares, *slopes = squares_of_short_maps(query, key, scale, grads)
+            if grads:
+                ctx.save_for_backward(*slopes, torch.tensor(2 / (n * n)))
+            return (squares / (n * n)).to(dtype)
         k = torch.mul(key.to(dtype), scale, out=torch.empty(key.shape, dtype=dtype, device=device))
         if m > 1 and keys is None:
             k -= k.mean(2, keepdim=True)  # a common part of all keys changes no weight
@@ -136,7 +143,6 @@ class _Streamed(torch.autograd.Function):
         if to_query is not None and to_key is not None:
             per_map = (2 / total).nan_to_num(posinf=0.0).to(dtype)
             ctx.save_for_backward(to_query, to_key, per_map)
-            ctx.group, ctx.dtypes, ctx.scale = group, (query.dtype, key.dtype), scale
         return ((squares + entries.between) / total).to(dtype)
 
     @staticmethod
