@@ -1,4 +1,4 @@
-"""Run the hostile sweep and the training kernels with another build of the kernel: python sanitized.py FOLDER [arguments].
+"""Run the hostile sweep and the training kernels under another build of the kernel: sanitized.py FOLDER [arguments].
 
 The kernel of the folder takes the place of the installed one before anything imports it. `make sanitize` calls this.
 """
