@@ -60,6 +60,20 @@ def test_views_give_what_their_copies_give():
     assert torch.equal(streamed_variance(q, k), streamed_variance(q.contiguous(), k.contiguous()))
 
 
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_map_of_what_is_not_finite_is_nan_and_its_neighbour_is_not(bad, place):
+    torch.manual_seed(3)
+    pair = torch.randn(2, 2, 1, 17, 64)
+    pair[place, 1, 0, 3, 5] = bad
+    q, k = (t.clone().requires_grad_() for t in pair)
+    value = streamed_variance(q, k)
+    value.sum().backward()
+    assert value.isnan().squeeze(1).tolist() == [False, True]
+    assert q.grad[0].isfinite().all()
+    assert q.grad[1].isnan().any()
+
+
 def test_without_gradients_the_same_squares():
     q, k = torch.randn(2, 3, 2, 9, 16).unbind()
     with_them, without = (squares_of_short_maps(q, k, 0.25, gradients) for gradients in (True, False))
