@@ -27,7 +27,8 @@ def made_up(config: dict[str, Any]) -> dict[str, Any]:
     return {
         **dict.fromkeys(_ACCURACIES, rng.random()),
         "history": [{"epoch": 1, "loss": rng.random(), "variance": rng.random()}], "area": rng.random(),
-        "lost": 0.1, "before": {"accuracy": 0.8, "variance": 0.1, "curvature": shape}, "distribution": {"end": shape},
+        "lost": 0.1, "before": {"accuracy": 0.8, "variance": 0.1, "curvature": shape},
+        "distribution": {"start": shape, "end": shape},
         "perturbed": dict.fromkeys(_NAMES, drops), "right": bits, "curvature": curvature, "rows": 40,
         "steps": [{"at": 1, "validation_accuracy": 0.8, "right": bits, "curvature": curvature}],
         "samples": {c: {n: {"first": rng.random(4).tolist(), "last": rng.random(4).tolist()} for n in names}

@@ -10,6 +10,8 @@ import numpy as np
 from geoattn.studies.engine.contrasts import CONVENTIONS, Number, Runs, contrast_findings
 from geoattn.studies.engine.finding import interval
 from geoattn.studies.engine.study import Pairs, Study
+from geoattn.studies.ricci.adjusted_training import LEVELS
+from geoattn.studies.ricci.full_size_figure import losses_of, summary_figure
 from geoattn.studies.ricci.plans import PLANS
 
 __all__ = [
@@ -22,13 +24,7 @@ __all__ = [
     "STRENGTH_PILOT",
 ]
 
-_LEVELS = np.linspace(0, 1, 51)
-_COLOURS = {"decrease": "tab:blue", "none": "tab:gray", "increase": "tab:red"}
 _DIRECTIONS = (("decrease", "increase"), ("decrease", "none"), ("none", "increase"), ("increase", "decrease"))
-
-
-def _losses(result: Any) -> list[float]:
-    return [row["loss"] for row in result["history"] if "loss" in row]
 
 
 def _shape(result: Any, convention: str) -> dict[str, Any]:
@@ -38,7 +34,7 @@ def _shape(result: Any, convention: str) -> dict[str, Any]:
 def _quantile(level: float) -> Callable[[Any, str], float]:
     def of(result: Any, convention: str) -> float:
         quantiles = _shape(result, convention)["quantiles"]
-        return float("nan") if quantiles is None else float(np.interp(level, _LEVELS, quantiles))
+        return float("nan") if quantiles is None else float(np.interp(level, LEVELS, quantiles))
 
     return of
 
@@ -58,8 +54,8 @@ def _perturbed(beginning: str, name: str) -> Callable[[Any], float]:
 
 _SECTION_5 = {"relative_drop": "relative drop of accuracy", "rho": "rho", "perturbed": "accuracy"}
 _NUMBERS: dict[str, Number] = {
-    "mean_loss": Number("mean training loss over all epochs", lambda r: float(np.mean(_losses(r)))),
-    "final_loss": Number("training loss of the last epoch", lambda r: _losses(r)[-1]),
+    "mean_loss": Number("mean training loss over all epochs", lambda r: float(np.mean(losses_of(r)))),
+    "final_loss": Number("training loss of the last epoch", lambda r: losses_of(r)[-1]),
     "test_accuracy": Number("test accuracy", lambda r: r["test_accuracy"]),
     "running_accuracy": Number("training accuracy in training mode", lambda r: r["running_accuracy"]),
     "train_accuracy": Number("training accuracy in evaluation mode", lambda r: r["train_accuracy"]),
@@ -177,35 +173,7 @@ def _table(runs: Runs, numbers: dict[str, Number]) -> Any:
 
 
 def _figure(runs: Runs, numbers: dict[str, Number], shown: tuple[str, ...]) -> Any:
-    """A row of panels for each data set: the loss by epoch where there is one, and chosen numbers by arm."""
-    from matplotlib.figure import Figure
-
-    names, arms = runs.names(), _arms(runs)
-    curves = "mean_loss" in numbers
-    figure = Figure(figsize=(3.2 * (len(shown) + curves), 2.4 * len(names) + 0.4), layout="constrained")
-    axes = figure.subplots(len(names), len(shown) + curves, squeeze=False)
-    for line, data in zip(axes, names, strict=True):
-        panels = list(line)
-        if curves:
-            ax = panels.pop(0)
-            for place, arm in enumerate(arms):
-                losses = list(runs.by_seed(data, arm, _losses).values())
-                shortest = min(map(len, losses), default=0)
-                if shortest:
-                    mean = np.mean([loss[:shortest] for loss in losses], axis=0)
-                    ax.plot(range(1, shortest + 1), mean, label=arm, color=_COLOURS.get(arm, f"C{place}"), lw=1.2)
-            ax.set_yscale("log")
-            ax.set_title(f"{data}: training loss", fontsize=9)
-            ax.legend(fontsize=6)
-        for ax, name in zip(panels, shown, strict=True):
-            for place, arm in enumerate(arms):
-                values = np.array(list(runs.by_seed(data, arm, numbers[name].of).values()), dtype=float)
-                ax.plot([place] * len(values), values, ".", color=_COLOURS.get(arm, f"C{place}"), alpha=0.6)
-                if len(values):
-                    ax.plot([place], [values.mean()], "_", color="black", ms=14)
-            ax.set_xticks(range(len(arms)), arms, fontsize=7, rotation=20)
-            ax.set_title(numbers[name].words, fontsize=8)
-    return figure
+    return summary_figure(runs, _arms(runs), numbers, shown, curves="mean_loss" in numbers)
 
 
 _HOW = (

@@ -1,0 +1,69 @@
+"""The figure of the studies at the paper's size: what is in which panel, on results by hand."""
+
+import numpy as np
+import pytest
+
+from geoattn.studies import find_study
+from tests.studies.made_up import made_up
+
+
+def figure_of(name, keep=lambda config: True, without=()):
+    study = find_study(name)
+    pairs = [(config, made_up(config)) for config in study.configs("paper") if keep(config)]
+    return study.figure([(config, {k: v for k, v in result.items() if k not in without}) for config, result in pairs])
+
+
+def panel(figure, title):
+    (found,) = [ax for ax in figure.get_axes() if ax.get_title().replace("\n", " ") == title]
+    return found
+
+
+@pytest.mark.parametrize("name", ["adjusted-lvit", "adjusted-headlines", "masked-lvit", "curvature-lvit"])
+def test_every_data_set_has_losses_numbers_and_distributions(name):
+    figure = figure_of(name)
+    data = {config["data"] for config in find_study(name).configs("paper")}
+    titles = [ax.get_title() for ax in figure.get_axes()]
+    assert sum("training loss" in title and ":" in title for title in titles) >= len(data)
+    assert sum("last layer" in title for title in titles) == 4 * len(data)
+    assert len(set(titles)) == len(titles)
+
+
+def test_a_study_without_distributions_has_none():
+    titles = [ax.get_title() for ax in figure_of("forgetting-lvit", without=("distribution",)).get_axes()]
+    assert len(titles) == 3
+    assert all(title.startswith("Fashion-MNIST, then MNIST") for title in titles)
+
+
+def test_a_distribution_is_the_mean_of_quantiles_over_seeds():
+    figure = figure_of("adjusted-lvit", lambda c: c["data"] == "mnist" and c["direction"] != "none")
+    ax = panel(figure, "MNIST: last layer, markov")
+    lines = {line.get_label(): line for line in ax.get_lines()}
+    assert list(lines) == ["before training", "decrease", "increase"]
+    of_seeds = [made_up({"seed": seed})["distribution"]["end"]["markov"]["quantiles"] for seed in range(5)]
+    np.testing.assert_allclose(lines["increase"].get_xdata(), np.mean(of_seeds, axis=0)[1:])
+    np.testing.assert_allclose(lines["increase"].get_ydata(), np.linspace(0, 1, 51)[1:])
+
+
+def test_each_seed_is_a_point():
+    figure = figure_of("adjusted-lvit", lambda c: c["data"] == "cifar10")
+    points, mean = panel(figure, "CIFAR-10 (JPEG): test accuracy").get_lines()[:2]
+    accuracies = [made_up({"seed": seed})["test_accuracy"] for seed in range(5)]
+    np.testing.assert_allclose(points.get_ydata(), accuracies)
+    np.testing.assert_allclose(mean.get_ydata(), np.mean(accuracies))
+
+
+def test_a_degenerate_distribution_leaves_its_line_out():
+    study = find_study("adjusted-lvit")
+    config = next(c for c in study.configs("paper") if c["direction"] == "none")
+    result = made_up(config)
+    nothing = {"quantiles": None, "mean": None, "low": None, "dip": None, "missing": 1.0}
+    start, end = result["distribution"].values()
+    result["distribution"] = {
+        "start": {**start, "grc-0.6": nothing},
+        "end": {**end, "hop": nothing, "grc-0.6": nothing},
+    }
+    figure = study.figure([(config, result)])
+    found = {"hop": ["before training"], "markov": ["before training", "none"], "grc-0.6": []}
+    for convention, labels in found.items():
+        lines = panel(figure, f"Fashion-MNIST: last layer, {convention}").get_lines()
+        assert [line.get_label() for line in lines] == labels
