@@ -17,7 +17,7 @@ from geoattn.studies.claims import Claim, Endpoint, claims, papers
 from geoattn.studies.engine.contrasts import Number, Runs, contrast_findings
 from geoattn.studies.engine.output import as_plain
 from geoattn.studies.engine.pooling import detectable, holm, pool, t_test
-from geoattn.studies.ledger import claims_page, claims_pages
+from geoattn.studies.ledger import claims_figures, claims_page, claims_pages
 from geoattn.studies.verdicts import Evidence, _decide, _judge, judge_claims, read_results
 from tests.studies.made_up import made_up
 
@@ -222,3 +222,9 @@ def test_the_pages_are_what_the_results_give() -> None:
     assert {path.stem for path in (ROOT / "docs" / "claims").glob("*.md")} == set(pages), again
     for name, text in pages.items():
         assert (ROOT / "docs" / "claims" / f"{name}.md").read_text(encoding="utf-8") == text, again
+    figures = claims_figures(ROOT / "results")
+    assert figures
+    assert {path.stem for path in (ROOT / "docs" / "claims" / "figures").iterdir()} == set(figures), again
+    for name, path in figures.items():
+        assert (ROOT / "docs" / "claims" / "figures" / f"{name}.png").read_bytes() == path.read_bytes(), again
+        assert any(f"figures/{name}.png" in text for text in pages.values())

@@ -209,8 +209,8 @@ def _all(results: Path, action: str, as_json: bool) -> None:
 
 
 def _ledger(results: Path, out: Path | None) -> None:
-    """The ledger; with ``out`` also a page per claim in the folder beside it, and the forest plot in images/."""
-    from geoattn.studies.ledger import claims_page, claims_pages, forest_plot
+    """The ledger; with ``out`` a page per claim and figures of studies in the folder beside it, the plot in images/."""
+    from geoattn.studies.ledger import claims_figures, claims_page, claims_pages, forest_plot
 
     page = claims_page(results)
     if out is None:
@@ -220,6 +220,10 @@ def _ledger(results: Path, out: Path | None) -> None:
     pages = claims_pages(results)
     for name, text in pages.items():
         write_atomically(out.with_suffix("") / f"{name}.md", lambda file, text=text: file.write(text.encode()))
+    for name, path in claims_figures(results).items():
+        content = path.read_bytes()
+        to = out.with_suffix("") / "figures" / f"{name}.png"
+        write_atomically(to, lambda file, content=content: file.write(content))
     picture = out.parent / "images" / f"{out.stem}.png"
     figure = forest_plot(results)
     write_atomically(picture, lambda file: figure.savefig(file, format="png", dpi=120, metadata={"Software": None}))

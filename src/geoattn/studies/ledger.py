@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
-from geoattn.studies.claims import papers
+from geoattn.studies.claims import claims, papers
 from geoattn.studies.paper_table import table_1
 from geoattn.studies.verdicts import Evidence, Judged, judge_claims, read_progress, read_results
 
-__all__ = ["claims_page", "claims_pages", "forest_plot"]
+__all__ = ["claims_figures", "claims_page", "claims_pages", "forest_plot"]
 
 _ORDER = ("replicated", "contradicted", "depends on the convention", "inconclusive", "not testable here",
           "theorem checked")  # fmt: skip
@@ -71,8 +72,17 @@ def claims_page(root: Path) -> str:
 
 def claims_pages(root: Path) -> dict[str, str]:
     """The page of each claim by its number."""
-    table = table_1(root)
-    return {one.claim.id: _page(one, table if one.claim.place.endswith("Table 1") else "") for one in _judged(root)}
+    table, figures = table_1(root), claims_figures(root)
+    return {
+        one.claim.id: _page(one, table if one.claim.place.endswith("Table 1") else "", figures) for one in _judged(root)
+    }
+
+
+def claims_figures(root: Path) -> dict[str, Path]:
+    """The figure of each study that an endpoint names, where it is drawn at the paper's size."""
+    studies = dict.fromkeys(claim.endpoint.study for claim in claims() if claim.endpoint is not None)
+    drawn = {study: root / study / "paper" / f"{study}.png" for study in studies}
+    return {study: path for study, path in drawn.items() if path.is_file()}
 
 
 def forest_plot(root: Path) -> Any:
@@ -137,7 +147,7 @@ def _effect(one: Judged) -> str:
     return f"{_number(one.effect)} [{_number(one.low)}, {_number(one.high)}]"
 
 
-def _page(one: Judged, table: str = "") -> str:
+def _page(one: Judged, table: str, figures: Container[str]) -> str:
     claim, end = one.claim, one.claim.endpoint
     parts = [
         f"# {claim.id}: {_verdict(one)}\n",
@@ -168,6 +178,8 @@ def _page(one: Judged, table: str = "") -> str:
             unit = "rows" if end is not None and end.study == "pretrained-forward" else "seeds"
             resampled = f" A bootstrap over whole {unit} gives [{low}, {high}] on these data sets."
         parts.append(f"Effect ({one.primary}): {_effect(one)}, n = {one.trials}.{corrected}{seen}{resampled}\n")
+    if end is not None and end.study in figures:
+        parts.append(f"![Figure of the study {end.study}](figures/{end.study}.png)\n")
     if table:
         parts.append(f"## Table 1 beside the paper's\n\n{table}")
     if one.support:
