@@ -15,15 +15,23 @@ _NAMES = ("flip + blur + rotation 0.4", "elastic + perspective", "word swap 0.4"
 _ACCURACIES = ("train_accuracy", "running_accuracy", "test_accuracy", "gap", "running_gap")
 
 
+_SHIFTS = {"increase": 0.1, "decrease": -0.1}  # of the curvature, so that the arms have an order
+
+
 def made_up(config: dict[str, Any]) -> dict[str, Any]:
     """Every number that a study of full size looks at; noise by seed, and curvature by model."""
-    rng = np.random.default_rng(config["seed"])
-    shape = {c: {"quantiles": np.sort(rng.random(51)).tolist(), "mean": 0.5, "low": 0.1, "dip": rng.random(),
+    rng = np.random.default_rng(config["seed" if "seed" in config else "sample"])
+    mean = 0.5 + _SHIFTS.get(str(config.get("direction")), 0.0) + 0.01 * rng.random()
+    shape = {c: {"quantiles": np.sort(rng.random(51)).tolist(), "mean": mean, "low": 0.1, "dip": rng.random(),
                  "missing": 0.0} for c in _CONVENTIONS}  # fmt: skip
     drops = {"clean": 0.9, "perturbed": 0.5, "rho": 0.4, "relative_drop": rng.random()}
     bits = {name: packed(rng.random(40) < 0.7) for name in ("clean", *_NAMES)}
     curvature = dict.fromkeys(_CONVENTIONS, len(str(config.get("model", ""))) + 0.01 * rng.random())
     names = ("distance_to_one", "q05", "mean")
+    if "lengths" in config:  # local constants that grow with n
+        rows = [{"layer": layer, "n": n, "value": n ** (0.25 + 0.01 * rng.random()), "bound": 2.0 * n, "radius": 1.0}
+                for layer in config["layers"] for n in config["lengths"]]  # fmt: skip
+        return {"rows": rows}
     return {
         **dict.fromkeys(_ACCURACIES, rng.random()),
         "history": [{"epoch": 1, "loss": rng.random(), "variance": rng.random()}], "area": rng.random(),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import t
 
 from geoattn._core.errors import GeoattnError
 from geoattn.studies.catalogue import STUDIES, find_study
@@ -17,8 +19,10 @@ from geoattn.studies.claims import Claim, Endpoint, claims, papers
 from geoattn.studies.engine.contrasts import Number, Runs, contrast_findings
 from geoattn.studies.engine.output import as_plain
 from geoattn.studies.engine.pooling import detectable, holm, pool, t_test
-from geoattn.studies.ledger import claims_figures, claims_page, claims_pages
-from geoattn.studies.verdicts import Evidence, _decide, _judge, judge_claims, read_results
+from geoattn.studies.evidence import Evidence, read_results
+from geoattn.studies.ledger import _page, claims_figures, claims_page, claims_pages
+from geoattn.studies.small_effects import one_measure, pool_small
+from geoattn.studies.verdicts import _decide, _judge, judge_claims
 from tests.studies.made_up import made_up
 
 ROOT = Path(__file__).parents[2]
@@ -67,6 +71,81 @@ def test_the_papers_effect_outside_of_a_strong_design_is_contradicted() -> None:
     assert found.verdict == "contradicted"
     weak = _decide(_judge(claim, [evidence(-1.0, 1.0, p=0.9, detectable=1.5)]))
     assert weak.verdict == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "p", "detectable", "verdict", "words"),
+    [
+        (0.001, 0.1, 0.2, 0.15, "inconclusive", "smaller than the paper's"),  # on the claimed side
+        (-0.1, 0.1, 0.9, 0.6, "inconclusive", "could not have seen"),
+        (-0.1, 0.6, 0.9, 0.15, "inconclusive", ""),
+    ],
+)
+def test_a_small_effect_on_the_claimed_side_is_no_contradiction(low, high, p, detectable, verdict, words) -> None:
+    claim = Claim("X1", "ricci", "", "observation", "", endpoint=Endpoint(**{**vars(END), "paper": {"a": 0.5}}))
+    found = _decide(_judge(claim, [evidence(low, high, p=p, detectable=detectable)]))
+    assert found.verdict == verdict
+    assert words in found.reason
+    assert bool(words) == bool(found.reason)
+
+
+def test_a_margin_can_be_missed_and_met() -> None:
+    """-0.14 with half a width of 0.02 lies below a margin of 0.05, 0 with 0.01 above it: both for certain."""
+    claim = Claim("X1", "ricci", "", "observation", "", endpoint=Endpoint(**{**vars(END), "margin": 0.05}))
+    missed, met = (_judge(claim, [evidence(low, high)]) for low, high in ((-0.16, -0.12), (-0.01, 0.01)))
+    assert missed.p is not None
+    assert met.p is not None
+    assert missed.p == pytest.approx(2 * t.sf(0.09 / (0.02 / t.ppf(0.975, 5)), 5))
+    assert 0 < met.p < 1e-3
+    assert _decide(missed).verdict == "contradicted"
+    assert _decide(met).verdict == "replicated"
+
+
+def test_conventions_disagree_only_beyond_widened_intervals() -> None:
+    """Four looks at intervals with three degrees of freedom: factor t(1 - 0.00625, 3) / t(0.975, 3) = 1.65."""
+    claim = Claim("X1", "ricci", "", "observation", "", endpoint=Endpoint(**{**vars(END), "convention": "markov"}))
+    others = [evidence(-1.0, 1.0, name, trials=4) for name in ("hop", "grc-0.6")]
+    below = evidence(-3.0, -1.0, "grc-0.5", trials=4)
+    narrow, wide = (evidence(2.0 - w, 2.0 + w, "markov", trials=4) for w in (1.15, 1.3))
+    assert _judge(claim, [narrow, *others, below]).verdict == "depends on the convention"
+    assert _judge(claim, [wide, *others, below]).verdict == "inconclusive"
+
+
+def test_all_claims_that_are_going_to_be_judged_count() -> None:
+    """The last claim to be finished is corrected like the first: those without trials are in the family."""
+    claim = next(c for c in claims() if c.id == "R22")
+    assert claim.endpoint is not None
+    names = {"number": claim.endpoint.number, "more": claim.endpoint.more, "less": claim.endpoint.less}
+    one = replace(evidence(0.5, 1.5, claim="", **names), study=claim.endpoint.study)
+    (found,) = [judged for judged in judge_claims([one]) if judged.claim.id == "R22"]
+    counted = [c for c in claims() if c.kind == "observation" and not c.not_here and c.id != "R35"]
+    assert found.p == pytest.approx(0.001 * len(counted))
+    (early,) = [judged for judged in judge_claims([replace(one, done=5)]) if judged.claim.id == "R22"]
+    assert (early.verdict, early.p, early.unfinished) == ("inconclusive", None, (5, 6))
+
+
+def test_each_arm_stands_against_none() -> None:
+    """A difference between up and down does not say which of them does something."""
+    legs = [evidence(0.5, 1.5, more="down", less="none"), evidence(-0.5, 0.5, more="none", less="up")]
+    found = _judge(CLAIM, [evidence(0.5, 1.5), *legs, evidence(0.5, 1.5, more="up", less="sideways")])
+    assert [e.finding["more"] for e in found.support] == ["down", "down", "none"]
+    page = _page(found, "", ())
+    assert "Against a run without it: down minus none +1 [+0.5, +1.5]; none minus up 0 [-0.5, +0.5]." in page
+
+
+def test_small_effects_have_one_unit_and_count_models_once() -> None:
+    def small(study: str, data: str, low: float, high: float, measure: str) -> Evidence:
+        return replace(evidence(low, high, claim="it grows", data=data, measure=measure), study=study)
+
+    layers = [small("growth", f"m, layer {k}", k - 0.1, k + 0.1, "per step") for k in range(4)]
+    rows = [*layers, small("growth", "other", 2.9, 3.1, "per step"), small("growth", "m", 90, 110, "epochs"),
+            small("late", "m", 90, 110, "per step")]  # fmt: skip
+    tests = (("late", "never"), ("growth", "it"), ("late", "it"))
+    found = pool_small(one_measure(tuple(rows), tests))
+    assert found is not None
+    assert found.effect == pytest.approx(2.0)  # the lower median of the layers is 1
+    assert found.freedom == 1
+    assert pool_small([]) is None
 
 
 def test_theorems_are_checked_and_never_contradicted() -> None:

@@ -10,10 +10,11 @@ import pandas as pd
 import pytest
 
 from geoattn.runs.store import Store
+from geoattn.studies.engine.curvature_order import HIGHER, LOWER
 from geoattn.studies.engine.output import check_output
 from geoattn.studies.engine.study import Pairs
 from geoattn.studies.ricci.image_robustness import STUDY, equal_steps
-from geoattn.studies.ricci.model_pair import HIGHER, LOWER, ModelPair, packed, unpacked
+from geoattn.studies.ricci.model_pair import ModelPair, packed, unpacked
 from geoattn.studies.run import run_study
 
 _PERTURBATIONS = ("swap", "other")

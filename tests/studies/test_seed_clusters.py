@@ -60,6 +60,27 @@ def test_the_error_is_never_below_that_of_whole_seeds() -> None:
     assert pool(apart).error < three.error
 
 
+@pytest.mark.parametrize("between", [0.0, 1.0, 3.0])
+def test_a_quiet_data_set_does_not_decide_alone(between: float) -> None:
+    """Seeds of three data sets differ by 1, 0.2 and 4, around effects that differ between sets and are 0 on average."""
+    rng = np.random.default_rng(5)
+    wrong = []
+    for _ in range(1500):
+        groups = {
+            f"set {d}": dict(enumerate((between * rng.normal() + noise * rng.normal(size=seeds)).tolist()))
+            for d, (noise, seeds) in enumerate([(1.0, 6), (0.2, 5), (4.0, 5)])
+        }
+        wrong.append(pool(groups).p < 0.05)
+    assert share(wrong) < 0.06
+
+
+def test_pooled_mean_by_hand() -> None:
+    found = pool({"a": {0: 1.0, 1: 3.0}, "b": {2: 5.0, 3: 7.0}})
+    assert found.effect == 4.0
+    assert found.error == pytest.approx(2.0)  # the means 2 and 6 have a variance of 8, over two data sets
+    assert found.freedom == 1
+
+
 def test_a_bootstrap_stands_beside_pooled_effects_only() -> None:
     pairs = [
         ({"data": d, "seed": s, "arm": a}, {"x": (1.0 + 0.1 * s) * (a == "up")})

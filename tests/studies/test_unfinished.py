@@ -11,9 +11,10 @@ import pytest
 from geoattn.runs.store import Store
 from geoattn.studies.catalogue import find_study
 from geoattn.studies.claims import claims
+from geoattn.studies.evidence import read_progress, read_results
 from geoattn.studies.ledger import claims_page, claims_pages, forest_plot
 from geoattn.studies.run import take_results
-from geoattn.studies.verdicts import judge_claims, read_progress, read_results
+from geoattn.studies.verdicts import judge_claims
 from tests.studies.made_up import made_up
 
 STUDIES = list(dict.fromkeys(claim.endpoint.study for claim in claims() if claim.endpoint is not None))

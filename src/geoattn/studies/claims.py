@@ -27,12 +27,12 @@ class Endpoint:
     convention: str | None = None
     margin: float = 0.0
     paper: dict[str, float] = field(default_factory=dict)
-    beside: str = ""
+    beside: tuple[str, ...] = ()
 
     @property
     def hash(self) -> str:
         """Of all that fixes the endpoint: it changes when the endpoint does."""
-        content = {**vars(self), "fixed": str(self.fixed)}
+        content = {**vars(self), "fixed": str(self.fixed), "beside": ", ".join(self.beside)}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
@@ -73,7 +73,10 @@ def claims() -> tuple[Claim, ...]:
 
 def _claim(content: dict[str, Any]) -> Claim:
     tests = tuple((name, pattern) for name, pattern in content.get("tests", ()))
-    endpoint = Endpoint(**content["endpoint"]) if "endpoint" in content else None
+    endpoint = None
+    if "endpoint" in content:
+        fields = content["endpoint"]
+        endpoint = Endpoint(**{**fields, "beside": tuple(fields.get("beside", ()))})
     return Claim(**{**content, "tests": tests, "endpoint": endpoint})
 
 

@@ -6,9 +6,10 @@ from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
-from geoattn.studies.claims import claims, papers
+from geoattn.studies.claims import Endpoint, claims, papers
+from geoattn.studies.evidence import Evidence, read_progress, read_results
 from geoattn.studies.paper_table import table_1
-from geoattn.studies.verdicts import Evidence, Judged, judge_claims, read_progress, read_results
+from geoattn.studies.verdicts import Judged, judge_claims
 
 __all__ = ["claims_figures", "claims_page", "claims_pages", "forest_plot"]
 
@@ -22,18 +23,21 @@ This page has one line for each claim of the three papers. `geoattn study ledger
 pages behind the numbers and the plot from `results/`.
 
 Each claim of an observation has one primary endpoint. The endpoint is fixed in `claims.toml` before the trials that
-test it. An effect is written so that the claim says that it is above 0; brackets are 95 % intervals. Effects are pooled
-over data sets by a random-effects mean. Runs are paired by seed. A seed counts once: the error of a pooled effect is
-never below that of whole seeds. With three to six seeds intervals are those of Student's t, because a bootstrap over so
-few is too narrow; the page of a claim has the bootstrap over whole seeds beside it. P-values are corrected over all
-claims by Holm's method. *Sees*: the smallest true effect that the design finds with a power of 80 %. The page of a
-claim has the accuracy that the models reached and where the study differs from the paper.
+test it; where it was amended later, the page of the claim says when. An effect is written so that the claim says that
+it is above 0; brackets are 95 % intervals. Effects are pooled over data sets by a random-effects mean with equal
+weights. Runs are paired by seed. A seed counts once: the error of a pooled effect is never below that of whole seeds.
+With three to six seeds intervals are those of Student's t, because a bootstrap over so few is too narrow; the page of a
+claim has the bootstrap over whole seeds beside it. P-values are corrected by Holm's method over all claims that are, or
+are going to be, judged by an interval. *Sees*: the smallest true effect that the design finds with a power of 80 %,
+before that correction. The page of a claim has the accuracy that the models reached and where the study differs from
+the paper.
 
-* *replicated*: the effect is above 0 after correction. *Contradicted*: it is below 0, or the paper's own effect is
-  outside of the interval of a design that could have seen it.
-* *inconclusive*: neither. The design could not have seen the effect, or its trials are not finished.
-* *depends on the convention*: curvature has several definitions ([conventions](conventions.md)), and a test of
-  interaction finds the effect above 0 under one and below 0 under another (intervals of 99.4 %, for eight looks).
+* *replicated*: the effect is above 0 after correction. *Contradicted*: it is below 0, or the interval holds 0 and ends
+  below the paper's own effect, in a design that could have seen that.
+* *inconclusive*: neither. The page of the claim says where the design could not have seen the paper's effect, and where
+  its trials are not finished. An unfinished study shows its effect so far, and no verdict.
+* *depends on the convention*: curvature has several definitions ([conventions](conventions.md)), and the effect is
+  above 0 under one and below 0 under another, by intervals that are widened for the number of conventions.
 * *theorem checked*: there is a proof, and tests or trials check it on examples. *Not testable here*: the page of the
   claim says why.
 
@@ -171,13 +175,22 @@ def _page(one: Judged, table: str, figures: Container[str]) -> str:
             parts.append(f"The paper prints: {printed}.\n")
     if one.effect is not None:
         corrected = "" if one.p is None else f" p = {one.p:.2g} after correction over the claims."
-        seen = "" if one.detectable is None else f" The design sees effects from {one.detectable:.2g} on."
+        seen = (
+            ""
+            if one.detectable is None
+            else f" The design sees effects from {one.detectable:.2g} on, before that correction."
+        )
         resampled = ""
         if one.bootstrap is not None:
             low, high = map(_number, one.bootstrap)
             unit = "rows" if end is not None and end.study == "pretrained-forward" else "seeds"
             resampled = f" A bootstrap over whole {unit} gives [{low}, {high}] on these data sets."
-        parts.append(f"Effect ({one.primary}): {_effect(one)}, n = {one.trials}.{corrected}{seen}{resampled}\n")
+        freedom = "" if one.freedom is None else f" (degrees of freedom: {one.freedom})"
+        parts.append(
+            f"Effect ({one.primary}): {_effect(one)}, n = {one.trials}{freedom}.{corrected}{seen}{resampled}\n"
+        )
+        if end is not None and (legs := _against_none(one.support, end)):
+            parts.append(f"Against a run without it: {legs}.\n")
     if end is not None and end.study in figures:
         parts.append(f"![Figure of the study {end.study}](figures/{end.study}.png)\n")
     if table:
@@ -191,6 +204,13 @@ def _page(one: Judged, table: str, figures: Container[str]) -> str:
             parts.append(f"* `{study}`: {words}")
         parts.append("")
     return "\n".join(parts)
+
+
+def _against_none(support: tuple[Evidence, ...], end: Endpoint) -> str:
+    """The same number between each arm of the endpoint and none."""
+    wanted = [end.number, end.data, end.convention]
+    legs = [f for e in support if [(f := e.finding).get(k) for k in ("number", "data", "convention")] == wanted]
+    return "; ".join(f"{f['more']} minus {f['less']} {_value(f)}" for f in legs if "none" in (f["more"], f["less"]))
 
 
 def _progress(study: str, support: tuple[Evidence, ...]) -> str:

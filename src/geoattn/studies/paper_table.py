@@ -27,7 +27,8 @@ def table_1(root: Path) -> str:
     """A Markdown table from the results below ``root``; an empty string where there are none.
 
     A number is the mean over seeds, with half the width of its 95 % interval from two seeds on. Training accuracy is
-    the mean over the last epoch in training mode, as in the paper. The paper has no run without a regulariser.
+    the mean over the last epoch in training mode; the paper does not say in which mode its own was taken. It has no run
+    without a regulariser.
 
     Examples
     --------

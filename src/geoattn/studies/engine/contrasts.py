@@ -110,4 +110,5 @@ def _finding(
     return Finding(
         f"{words} is above 0", data, pooled.effect, pooled.low, pooled.high, count, verdict, convention, words,
         number=name, more=more, less=less, p=pooled.p, detectable=detectable(pooled.error, pooled.freedom),
+        freedom=None if pooled.freedom == count - 1 else pooled.freedom,
     )  # fmt: skip

@@ -20,8 +20,9 @@ class Finding:
     curvature was measured, where the claim is about curvature: a claim whose verdicts differ between presets depends on
     the convention. ``measure`` says in words what the difference is a difference of; ``number``, ``more`` and ``less``
     name it for the endpoints of `geoattn.studies.claims`. ``p``: of no effect, two-sided. ``detectable``: the smallest
-    true effect that so many trials with such a spread find with a power of 80 %. ``bootstrap_low``, ``bootstrap_high``:
-    of a bootstrap over whole seeds, where observations of a seed are pooled; the t interval judges.
+    true effect that so many trials with such a spread find with a power of 80 %, before any correction.
+    ``bootstrap_low``, ``bootstrap_high``: of a bootstrap over whole seeds, where observations of a seed are pooled; the
+    t interval judges. ``freedom``: the degrees of freedom of the interval, where they are not ``trials`` - 1.
     """
 
     claim: str
@@ -40,6 +41,7 @@ class Finding:
     detectable: float | None = None
     bootstrap_low: float | None = None
     bootstrap_high: float | None = None
+    freedom: int | None = None
 
 
 def interval(values: Float[np.ndarray, " k"]) -> tuple[float, float, float]:

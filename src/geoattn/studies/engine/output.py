@@ -24,7 +24,7 @@ __all__ = ["as_plain", "check_output", "write_output"]
 
 Pairs = list[tuple[dict[str, Any], Any]]
 _FIELD = re.compile(r"[,:\s]+")
-_OPTIONAL = ("number", "more", "less", "p", "detectable", "bootstrap_low", "bootstrap_high")
+_OPTIONAL = ("number", "more", "less", "p", "detectable", "bootstrap_low", "bootstrap_high", "freedom")
 _CLOSE = 1e-8  # relative difference of two numbers that say the same
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from geoattn.statistics.clusters import cluster_counts
 
-__all__ = ["Pooled", "detectable", "holm", "pool", "seed_bootstrap", "t_test", "usable_groups"]
+__all__ = ["Pooled", "critical", "detectable", "holm", "p_value", "pool", "seed_bootstrap", "t_test", "usable_groups"]
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,17 @@ def t_test(values: Float[np.ndarray, " k"]) -> Pooled:
 def pool(groups: Mapping[str, Mapping[Any, float]]) -> Pooled:
     r"""Random-effects mean over data sets of paired differences, by data set and then by seed.
 
-    The variance between data sets is that of DerSimonian and Laird, the error that of Hartung and Knapp. Runs of one
-    seed may share weights and order over data sets, so that their differences are not independent. The error is
-    therefore never below the one of whole seeds,
+    The model is :math:`x_{ds} = \mu + u_d + e_{ds}` with one u for each of the D data sets. These have equal weights,
 
-    .. math:: \frac{S}{S - 1} \sum_s \Big( \sum_d \frac{w_d}{n_d} (x_{ds} - \bar x_d) \Big)^2
+    .. math:: \hat\mu = \frac{1}{D} \sum_d \bar x_d, \qquad
+              \mathrm{error}^2 = \max\Big( \frac{1}{D} \mathrm{var}_d(\bar x_d),\;
+              \frac{1}{D^2} \sum_d \frac{s_d^2}{n_d},\; \frac{S}{S - 1} \sum_s \Big( \sum_d
+              \frac{x_{ds} - \bar x_d}{D n_d} \Big)^2 \Big)
 
-    for S seeds and weights w that sum to 1, and the degrees of freedom are those of the fewer of data sets and seeds,
+    for S seeds. Weights by precision would need the variance of u, which two or three data sets do not give: the one
+    with the least noise then decides alone. The second term keeps the error from being small because a few means happen
+    to agree. The third is the error of whole seeds: runs of one seed may share weights and order over data sets, so
+    that their differences are not independent. The degrees of freedom are those of the fewer of data sets and seeds,
     less one. Data sets with one seed have no spread and are left out. A single data set gives its t-test, and so do
     data sets of which none has two seeds: each is then one observation.
 
@@ -61,18 +65,17 @@ def pool(groups: Mapping[str, Mapping[Any, float]]) -> Pooled:
     usable = usable_groups(groups)
     if len(usable) <= 1 or all(len(values) < 2 for values in usable.values()):
         return t_test(np.array([v for values in usable.values() for v in values.values()], dtype=np.float64))
-    means, errors, weights = _weights(usable)
-    mean = float(weights @ means)
-    scale = 1 / (1 / errors).sum()
-    spread = (weights * (means - mean) ** 2).sum() / (len(means) - 1)
+    sets = [np.array(list(values.values()), dtype=np.float64) for values in usable.values()]
+    means = np.array([values.mean() for values in sets])
+    spread = means.var(ddof=1) / len(means)
+    within = sum(float(values.var(ddof=1)) / len(values) for values in sets) / len(means) ** 2
     scores: dict[Any, float] = {}
-    for weight, middle, values in zip(weights, means, usable.values(), strict=True):
+    for middle, values in zip(means, usable.values(), strict=True):
         for seed, value in values.items():
-            scores[seed] = scores.get(seed, 0.0) + weight * (value - middle) / len(values)
+            scores[seed] = scores.get(seed, 0.0) + (value - middle) / (len(values) * len(means))
     seeds = len(scores)
     whole = seeds / (seeds - 1) * sum(score**2 for score in scores.values())
-    # never narrower than without heterogeneity: with few data sets the spread may be small by chance
-    return _with_t(mean, float(np.sqrt(max(spread, scale, whole))), min(len(means), seeds) - 1)
+    return _with_t(float(means.mean()), float(np.sqrt(max(spread, within, whole))), min(len(means), seeds) - 1)
 
 
 def usable_groups(groups: Mapping[str, Mapping[Any, float]]) -> dict[str, dict[Any, float]]:
@@ -86,9 +89,9 @@ def seed_bootstrap(
 ) -> tuple[float, float]:
     """95 % percentile interval of the pooled mean when seeds are drawn, each with all of its data sets.
 
-    Data sets keep their weights, so that it is about these data sets, where `pool` is about data sets like them. With
-    fewer than ten seeds or so it is too narrow: it stands beside the interval of Student's t, which judges. There is
-    none (infinite bounds) with fewer than three seeds.
+    It is about these data sets, where `pool` is about data sets like them. With fewer than ten seeds or so it is too
+    narrow: it stands beside the interval of Student's t, which judges. There is none (infinite bounds) with fewer than
+    three seeds.
 
     >>> low, high = seed_bootstrap({"a": {0: 1.0, 1: 1.2, 2: 0.8}, "b": {0: 1.1, 1: 0.9, 2: 1.0}})
     >>> 0.8 < low < 1.0 < high < 1.2
@@ -98,33 +101,18 @@ def seed_bootstrap(
     labels = [unit for values in usable.values() for unit in values]
     if len(set(labels)) < 3:
         return -np.inf, np.inf
-    single = all(len(values) < 2 for values in usable.values())
-    weights = np.full(len(usable), 1 / len(usable)) if len(usable) == 1 or single else _weights(usable)[2]
     order = {unit: place for place, unit in enumerate(dict.fromkeys(labels))}
     counts = cluster_counts([order[unit] for unit in labels], resamples=resamples, seed=seed)
     sums, shares, start = np.zeros(resamples), np.zeros(resamples), 0
-    for weight, values in zip(weights, usable.values(), strict=True):
+    for values in usable.values():
         own = counts[:, start : start + len(values)]
         start += len(values)
         there = own.sum(1)
         mean = own @ np.array(list(values.values())) / np.maximum(there, 1)
-        sums += np.where(there > 0, weight * mean, 0.0)
-        shares += np.where(there > 0, weight, 0.0)
+        sums += np.where(there > 0, mean, 0.0)
+        shares += there > 0
     low, high = np.quantile(sums[shares > 0] / shares[shares > 0], [0.025, 0.975])
     return float(low), float(high)
-
-
-def _weights(usable: dict[str, dict[Any, float]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Means of the data sets, their variances with that between data sets, and their weights, which sum to 1."""
-    values = [np.array(list(group.values()), dtype=np.float64) for group in usable.values()]
-    means = np.array([v.mean() for v in values])
-    errors = np.array([max(v.std(ddof=1) ** 2 / len(v), 1e-30) for v in values])
-    weights = 1 / errors
-    fixed = (weights * means).sum() / weights.sum()
-    q = (weights * (means - fixed) ** 2).sum()
-    scale = weights.sum() - (weights**2).sum() / weights.sum()
-    errors = errors + max(0.0, (q - (len(means) - 1)) / scale)
-    return means, errors, 1 / errors / (1 / errors).sum()
 
 
 def detectable(error: float, freedom: int, *, power: float = 0.8, level: float = 0.05) -> float:
@@ -153,6 +141,30 @@ def _shift(freedom: int, power: float, level: float) -> float:
     return float(root)
 
 
+def critical(freedom: int, level: float = 0.05) -> float:
+    """The two-sided quantile of Student's t.
+
+    >>> round(critical(4), 3)
+    2.776
+    """
+    from scipy.stats import t
+
+    return float(t.ppf(1 - level / 2, freedom))
+
+
+def p_value(effect: float, half: float, freedom: int) -> float:
+    """Two-sided, of no effect, from half the width of the 95 % interval.
+
+    >>> round(p_value(1.0, 1.0, 4), 3)
+    0.05
+    """
+    from scipy.stats import t
+
+    if half == 0:
+        return 0.0 if effect else 1.0
+    return float(2 * t.sf(abs(effect) * critical(freedom) / half, freedom))
+
+
 def holm(values: Sequence[float]) -> list[float]:
     """P-values corrected for their number by Holm's method.
 
@@ -168,9 +180,5 @@ def holm(values: Sequence[float]) -> list[float]:
 
 
 def _with_t(mean: float, error: float, freedom: int) -> Pooled:
-    from scipy.stats import t
-
-    if error == 0:
-        return Pooled(mean, mean, mean, 0.0 if mean else 1.0, 0.0, freedom)
-    half = float(t.ppf(0.975, freedom)) * error
-    return Pooled(mean, mean - half, mean + half, float(2 * t.sf(abs(mean) / error, freedom)), error, freedom)
+    half = critical(freedom) * error
+    return Pooled(mean, mean - half, mean + half, p_value(mean, half, freedom), error, freedom)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from geoattn.studies.engine.contrasts import CONVENTIONS, Number, Runs, contrast_findings
+from geoattn.studies.engine.curvature_order import HIGHER, LOWER, by_curvature
 from geoattn.studies.engine.finding import Finding, interval
-from geoattn.studies.engine.pooling import t_test
 from geoattn.studies.engine.study import Pairs
 
-__all__ = ["HIGHER", "LOWER", "ModelPair", "packed", "unpacked"]
+__all__ = ["ModelPair", "packed", "unpacked"]
 
-HIGHER, LOWER = "higher curvature", "lower curvature"
 _PLACES = ("section_5", "appendix_e3")
 _WORDS = {
     "rho": "drop of accuracy",
@@ -90,36 +89,14 @@ class ModelPair:
         """The second model minus the first, the first minus the second, and both ways by their curvature."""
         whole = self.with_equal(pairs)
         runs = Runs(whole, lambda c: str(c["model"]))
-        both = ((self.second, self.first), (self.first, self.second))
-        return [*contrast_findings(runs, self.numbers(), both), *self._by_curvature(whole)]
-
-    def _by_curvature(self, whole: Pairs) -> list[Finding]:
-        """The models called by the order of their curvature, on the data sets where a 95 % interval shows an order."""
-        found = []
-        for convention in CONVENTIONS:
-            arms = self._arms(whole, convention)
-            runs = Runs([(c, r) for c, r in whole if (c["data"], c["model"]) in arms], _arm_of(arms))
-            for name, number in self.numbers().items():
-                if number.curved or name == "clean":
-                    continue
-                contrast = (LOWER, HIGHER) if name.startswith(_BETTER_WHEN_LOW) else (HIGHER, LOWER)
-                rows = contrast_findings(runs, {name: number}, (contrast,))
-                if len(rows) == 1:  # the only data set with an order is all that there is to pool
-                    rows.append(replace(rows[0], data="pooled"))
-                found += [replace(row, convention=convention) for row in rows]
-        return found
-
-    def _arms(self, whole: Pairs, convention: str) -> dict[tuple[str, str], str]:
-        runs, arms = Runs(whole, lambda c: str(c["model"])), {}
-        for data in runs.names():
-            differences = runs.differences(data, self.first, self.second, lambda r: _finite(r["curvature"][convention]))
-            if len(differences) < 2:
-                continue
-            higher = t_test(differences)
-            if higher.low > 0 or higher.high < 0:
-                order = (HIGHER, LOWER) if higher.low > 0 else (LOWER, HIGHER)
-                arms |= {(data, self.first): order[0], (data, self.second): order[1]}
-        return arms
+        numbers, both = self.numbers(), ((self.second, self.first), (self.first, self.second))
+        contrasts = {
+            name: (LOWER, HIGHER) if name.startswith(_BETTER_WHEN_LOW) else (HIGHER, LOWER)
+            for name, number in numbers.items()
+            if not number.curved and name != "clean"
+        }
+        ordered = by_curvature(runs, (self.first, self.second), numbers["curvature"].of, numbers, contrasts)
+        return [*contrast_findings(runs, numbers, both), *ordered]
 
     def table(self, pairs: Pairs) -> Any:
         """A row for each model and data set: means over seeds, with half widths of 95 % intervals."""
@@ -178,10 +155,6 @@ def _number(part: str, name: str) -> Callable[[Any], float]:
     if part == "equal":
         return lambda result: result["equal"][name]
     return lambda result: result["perturbed"][name][part]
-
-
-def _arm_of(arms: dict[tuple[str, str], str]) -> Callable[[dict[str, Any]], str]:
-    return lambda config: arms[config["data"], config["model"]]
 
 
 def _finite(value: float | None) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from geoattn.profiles.batches import read_batch
 from geoattn.profiles.model_constants import SmoothnessPass
 from geoattn.smoothness.layer_smoothness import layer_smoothness
 from geoattn.studies.engine.finding import Finding, judge
+from geoattn.studies.engine.pooling import Pooled, detectable, p_value, pool
 from geoattn.studies.engine.pretrained import pretrained_folder
 from geoattn.studies.engine.study import Pairs, Study
 from geoattn.studies.ricci.adjusted_training import short
@@ -23,6 +24,7 @@ from geoattn.studies.ricci.text_models import long_text, text_model
 __all__ = ["STUDY", "trial"]
 
 _PIXELS = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+_NEAR = 0.1  # from an exponent to one quarter
 _PATCH = 14  # pixels of a patch of DINOv2; one more token is the class
 
 
@@ -105,15 +107,44 @@ def _slopes(pairs: Pairs) -> dict[tuple[str, int], np.ndarray]:
 
 
 def _verdict(pairs: Pairs) -> list[Finding]:
-    found = []
-    for (model, layer), each in _slopes(pairs).items():
+    found, slopes = [], _slopes(pairs)
+    for (model, layer), each in slopes.items():
         place = f"{model}, layer {layer}"
         found.append(judge("the local constant at real data grows with n", place, each, measure="fitted exponent"))
-        found.append(judge(
-            "the local constant at real data grows like n^(1/4)", place, 0.1 - np.abs(each - 0.25),
-            measure="0.1 - |exponent - 1/4| of a sample: above 0 within 0.1 of 1/4",
-        ))  # fmt: skip
-    return found
+    models = dict.fromkeys(model for model, _ in slopes)
+    samples = {
+        model: np.mean([each for (name, _), each in slopes.items() if name == model], axis=0) for model in models
+    }
+    pooled = pool({model: {(model, k): v for k, v in enumerate(each.tolist())} for model, each in samples.items()})
+    count = sum(map(len, samples.values()))
+    return [*found, _grows(pooled, count), _near_a_quarter(pooled, count)]
+
+
+def _grows(pooled: Pooled, count: int) -> Finding:
+    """The exponent, averaged over the layers of a model for each sample, then over models."""
+    return Finding(
+        "the local constant at real data grows with n", "pooled", pooled.effect, pooled.low, pooled.high, count,
+        _side(pooled.low, pooled.high), measure="fitted exponent, mean over layers", number="exponent", more="exponent",
+        less="0", p=pooled.p, detectable=detectable(pooled.error, pooled.freedom), freedom=pooled.freedom,
+    )  # fmt: skip
+
+
+def _near_a_quarter(pooled: Pooled, count: int) -> Finding:
+    """Equivalence: the interval of the mean exponent lies within `_NEAR` of 1/4, or wholly outside."""
+    ends = np.abs(np.array([pooled.low, pooled.high]) - 0.25)
+    nearest = 0.0 if pooled.low <= 0.25 <= pooled.high else float(ends.min())
+    effect = _NEAR - abs(pooled.effect - 0.25)
+    low, high = _NEAR - float(ends.max()), _NEAR - nearest
+    p = 1.0 if pooled.freedom < 1 else p_value(effect, (pooled.high - pooled.low) / 2, pooled.freedom)
+    return Finding(
+        "the local constant at real data grows like n^(1/4)", "pooled", effect, low, high, count, _side(low, high),
+        measure=f"{_NEAR:g} - |mean exponent - 1/4|: above 0 within {_NEAR:g} of 1/4", number="near_a_quarter",
+        more="exponent", less="1/4", p=p, detectable=detectable(pooled.error, pooled.freedom), freedom=pooled.freedom,
+    )  # fmt: skip
+
+
+def _side(low: float, high: float) -> Literal["replicated", "contradicted", "not replicated"]:
+    return "replicated" if low > 0 else "contradicted" if high < 0 else "not replicated"
 
 
 def _table(pairs: Pairs) -> Any:
