@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from geoattn.datasets.loader import load_data
@@ -37,12 +38,13 @@ def trial(config: dict[str, Any]) -> dict[str, Any]:
 
     ``config``: data, seed, direction (decrease, none or increase), epochs; ``regulariser`` (variance, curvature,
     entropy) with ``strength``; ``mask``: rate of an edge mask while training; ``early_stopping`` as in Appendix E.3;
-    ``rate``, ``limit``. The seed gives initialisation, order of the rows and dropout: runs of one seed are paired.
+    ``rate``, ``limit``; ``draw``: seed of the 2,000 test rows that are perturbed and of their perturbations, by default
+    the first rows and seed 0. The seed gives initialisation, order of rows and dropout: runs of one seed are paired.
 
     The result has the accuracy on the training rows while they are trained on (dropout on, mean over the last epoch),
     the one in evaluation mode, and the one on the test rows; a row per epoch; the distribution of the last layer's
     curvature over 1,024 test rows before and after training, under four conventions; and for each perturbation clean
-    and perturbed accuracy on 2,000 test rows, rho (their difference) and the relative drop, rho / clean. ``step``: see
+    and perturbed accuracy, rho (their difference) and the relative drop, rho / clean. ``step``: see
     `STEP`.
     """
     recipe = recipe_of(config).filled()
@@ -53,9 +55,8 @@ def trial(config: dict[str, Any]) -> dict[str, Any]:
         seen = look(model, test, _ROWS)
         return {name: seen[name] for name in ("variance", "curvature", "curvature_low")}
 
-    return measure(
-        train(recipe, None if folder is None else folder / STEP, probe=probe, model=model), _before_training(recipe)
-    )
+    done = train(recipe, None if folder is None else folder / STEP, probe=probe, model=model)
+    return measure(done, _before_training(recipe), config.get("draw"))
 
 
 def recipe_of(config: dict[str, Any]) -> Recipe:
@@ -91,16 +92,19 @@ def distribution(model: Any, test: Any, rows: int, edges: Any = "all") -> dict[s
     }
 
 
-def measure(done: Trained, start: dict[str, Any]) -> dict[str, Any]:
+def measure(done: Trained, start: dict[str, Any], draw: int | None = None) -> dict[str, Any]:
     """What is stored of a trained L-ViT."""
     from geoattn.training.inputs import image_inputs
 
     recipe = done.recipe
     test = load_data(recipe.data, split="test", limit=recipe.test_limit, seed=recipe.data_seed)
     chosen = [p for p in image_perturbations() if p.name in PERTURBATIONS]
-    rows = test.subset(range(min(len(test), _PERTURBED)))
+    count = min(len(test), _PERTURBED)
+    first = (
+        range(count) if draw is None else np.random.default_rng(draw).choice(len(test), count, replace=False).tolist()
+    )
     with torch.random.fork_rng(devices=[]):
-        drops = robustness(done.model, rows, chosen, examples=0, resamples=100)
+        drops = robustness(done.model, test.subset(first), chosen, examples=0, resamples=100, seed=draw or 0)
     running = done.history[-1]["running_accuracy"]
     return short({
         "step": STEP,

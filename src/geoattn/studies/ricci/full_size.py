@@ -209,6 +209,7 @@ _OPEN = (
     " on Fashion-MNIST within one point, so that sizes of effects hold for this strength alone."
 )
 _ROWS = "Perturbed accuracy is that of the first 2,000 test rows under one draw of the perturbations."
+_DRAWN = "Perturbed accuracy is that of 2,000 test rows, drawn for each seed with their perturbations."
 STRENGTH_PILOT = _study(
     "strength-pilot", "how to choose the strength", "One seed, 12,800 rows, 3 epochs.", _IMAGES, (), _dose,
     shown=("variance", "test_accuracy"),
@@ -229,11 +230,11 @@ MASKED_LVIT = _study(
     tuple(pair for m in ("0.2", "0.5", "0.8") for pair in ((f"mask {m}", "mask 0"), ("mask 0", f"mask {m}"))), _mask,
     shown=("test_accuracy", "relative_drop_appendix_e3"),
     deviations="4 seeds; one data set. Training stops at the end of an epoch, so that accuracies agree to about a"
-    f" point. {_ROWS}",
+    f" point. {_DRAWN}",
 )  # fmt: skip
 CURVATURE_LVIT = _study(
     "curvature-lvit", "Section 4.1", f"{_HOW} The exact curvature is the penalty; 7 epochs.", _IMAGES, _DIRECTIONS,
-    deviations=f"The paper has no such experiment: it uses the variance as a proxy. One data set. {_ROWS}",
+    deviations=f"The paper has no such experiment: it uses the variance as a proxy. One data set. {_DRAWN}",
     ordered={"mean_loss": (HIGHER, LOWER), **_DROPS},
 )  # fmt: skip
 FORGETTING_LVIT = _study(
