@@ -11,9 +11,14 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeVar, no_type_check
 
-__all__ = ["is_compiled", "plain_python", "runs_compiled_graph", "runs_compiled_kernel"]
+__all__ = ["is_compiled", "plain_python", "runs_compiled_graph", "runs_compiled_kernel", "unwrapped"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def unwrapped(module: Any) -> Any:
+    """The model that ``torch.compile(model)`` wraps; any other module as it is."""
+    return getattr(module, "_orig_mod", module)
 
 
 def plain_python(function: F) -> F:

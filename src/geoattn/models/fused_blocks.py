@@ -14,9 +14,11 @@ from torch import Tensor, nn
 
 from geoattn import _native
 from geoattn._core.errors import GeoattnError
+from geoattn.models.quick_dropout import QuickDropout
 
-__all__ = ["STRIP", "FusedFeedForward", "FusedProjection", "addresses", "draw_seed", "fits", "ready",
-           "refuse_second_derivative", "threshold"]  # fmt: skip
+__all__ = ["STRIP", "FusedFeedForward", "FusedProjection", "addresses", "draw_seed", "drops_some", "fits", "is_unheard",
+           "ready", "refuse_second_derivative", "threshold"]  # fmt: skip
+
 
 _VALUES = 1 << 16
 STRIP = 16  # columns that the kernel takes at once
@@ -49,10 +51,19 @@ def fits(x: Tensor, norm: nn.LayerNorm, *linear: nn.Linear) -> bool:
     )
 
 
-def _is_plain(module: nn.Module) -> bool:
-    """A layer of torch itself that nobody listens to: hooks see inputs and outputs, which the kernel does not make."""
+def drops_some(*dropouts: nn.Module) -> bool:
+    """Whether these are dropouts that leave some entries, so that their probability says all about them."""
+    return all(isinstance(one, nn.Dropout | QuickDropout) and one.p < 1 for one in dropouts)
+
+
+def is_unheard(module: nn.Module) -> bool:
+    """Whether nobody listens to it: hooks see inputs and outputs, which the kernel does not make."""
     hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-    return type(module) in (nn.LayerNorm, nn.Linear) and not any(hooks)
+    return not any(hooks)
+
+
+def _is_plain(module: nn.Module) -> bool:
+    return type(module) in (nn.LayerNorm, nn.Linear) and is_unheard(module)
 
 
 def _parameters(modules: tuple[nn.Module, ...]) -> list[Tensor]:

@@ -8,7 +8,15 @@ from torch import nn
 from torch.nn import functional
 
 from geoattn.models.fused_attention import Values
-from geoattn.models.fused_blocks import FusedFeedForward, FusedProjection, draw_seed, fits, threshold
+from geoattn.models.fused_blocks import (
+    FusedFeedForward,
+    FusedProjection,
+    draw_seed,
+    drops_some,
+    fits,
+    is_unheard,
+    threshold,
+)
 from geoattn.models.lvit import Attention, FeedForward
 from geoattn.models.quick_dropout import with_quick_dropout
 
@@ -26,7 +34,7 @@ class FastAttention(Attention):
         nn.Module.__init__(self)
         self.heads, self.dropout = plain.heads, plain.dropout
         self.norm, self.to_qkv, self.to_out = plain.norm, plain.to_qkv, plain.to_out
-        self.train(plain.training)
+        self.training = plain.training  # layers inside may be in another mode
 
     @no_type_check
     def forward(self, x):
@@ -46,16 +54,19 @@ class FastFeedForward(FeedForward):
     def __init__(self, plain: FeedForward) -> None:
         nn.Module.__init__(self)
         self.net = plain.net
-        self.train(plain.training)
+        self.training = plain.training  # layers inside may be in another mode
 
     @no_type_check
     def forward(self, x):
         """(b, n, dim) -> (b, n, dim)."""
         norm, first, gelu, inner, second, outer = self.net
-        known = gelu.approximate == "none" and first.bias is not None and second.bias is not None
-        if not (self.training and known and fits(x, norm, first, second)):
+        known = (
+            type(gelu) is nn.GELU and gelu.approximate == "none" and first.bias is not None and second.bias is not None
+        )
+        alone = all(is_unheard(module) for module in (self.net, gelu, inner, outer))
+        if not (self.training and known and alone and drops_some(inner, outer) and fits(x, norm, first, second)):
             return super().forward(x)
-        drops = threshold(inner.p), threshold(outer.p)
+        drops = [threshold(module.p) if module.training else 0 for module in (inner, outer)]
         settings = (norm.eps, draw_seed() if any(drops) else 0, *drops)
         parameters = (norm.weight, norm.bias, first.weight, first.bias, second.weight, second.bias)
         return FusedFeedForward.apply(settings, x, *parameters)

@@ -36,6 +36,8 @@ class QuickDropout(nn.Module):
         """The entries that stay, scaled, in training mode; the same tensor otherwise."""
         if not self.training or self.p == 0:
             return x
+        if self.p == 1:
+            return x * 0.0
         count = x.numel()
         bits = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
         kept = bits[:count].view(x.shape) >= round(self.p * _VALUES) - _VALUES // 2

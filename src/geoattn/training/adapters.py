@@ -7,6 +7,7 @@ callback is made, not before.
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -16,6 +17,8 @@ from geoattn._core.errors import GeoattnError, GeoattnWarning
 from geoattn.training.accumulation import AccumulationWeight, micro_batches, refuse_compiled
 from geoattn.training.attachments import Attachment, Sink
 from geoattn.training.distributed import Processes
+from geoattn.training.handle_states import load_states, save_states
+from geoattn.training.regularisers.contract import RegulariserHandle
 from geoattn.training.trainer_reports import reporters
 
 __all__ = ["lightning_callback", "trainer_callback"]
@@ -28,7 +31,9 @@ def trainer_callback(*regularisers: Any, log: Sink | None = None) -> Any:
     gets the penalty, so label smoothing, which makes the Trainer compute another loss, is refused; a loss that is
     computed outside of the model gets nothing, and a warning says so. Evaluation keeps its loss. Needs ``accelerate``,
     as the Trainer does. Figures are in ``log_history``, and go to TensorBoard, Weights & Biases and MLflow as
-    ``report_to`` says. ``log`` is called with (step, figures) for each penalty, beside these.
+    ``report_to`` says. ``log`` is called with (step, figures) for each penalty, beside these. Each checkpoint gets a
+    file with what the first steps set, and a resumed run goes on from it. A step is a forward pass: under accumulation
+    it is a micro-batch. After an error or Ctrl-C call ``.remove()`` of the callback before the model is used otherwise.
 
     ``Trainer(model, args, callbacks=[trainer_callback(VarianceRegulariser("increase"))], ...)``
 
@@ -60,13 +65,21 @@ def trainer_callback(*regularisers: Any, log: Sink | None = None) -> Any:
                     " label_smoothing_factor=0."
                 )
             refuse_compiled(model, args.torch_compile, args.gradient_accumulation_steps)
-            self._remove()
+            self.remove()
             self.sinks = reporters(args) if state.is_world_process_zero else []
             self.weight = AccumulationWeight(model)
             self.handles = [r.attach(model, log=log, processes=Processes()) for r in _ordered(regularisers)]
             self.weight.handles = self.handles
             for handle in self.handles:
                 handle.step = state.global_step * args.gradient_accumulation_steps - 1
+            if state.global_step:
+                _resume(self.handles, _state_files(args, state))
+
+        def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            """Keep beside the checkpoint what the first steps set, such as gamma of a strength."""
+            path = _state_files(args, state)[0]
+            if state.is_world_process_zero and path.parent.is_dir():
+                save_states(path, [handle.state() for handle in self.handles if isinstance(handle, RegulariserHandle)])
 
         def on_step_begin(self, args: Any, state: Any, control: Any, train_dataloader: Any = None, **_: Any) -> None:
             """Find how many micro-batches the step has."""
@@ -96,9 +109,10 @@ def trainer_callback(*regularisers: Any, log: Sink | None = None) -> Any:
 
         def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             """Leave the model as it was."""
-            self._remove()
+            self.remove()
 
-        def _remove(self) -> None:
+        def remove(self) -> None:
+            """Leave the model as it was, after a training that was interrupted: the Trainer does not say so."""
             for handle in self.handles:
                 handle.remove()
             if self.weight is not None:
@@ -139,6 +153,7 @@ def lightning_callback(*regularisers: Any, micro_batches: Any = 1) -> Any:
         def __init__(self) -> None:
             super().__init__()
             self.handles: list[Any] = []
+            self.states: list[dict[str, Any]] = []  # of the checkpoint that the fit goes on from
             self.active: list[Any] = []  # handles that had something to act on in this step
             self.idle = _Idle()
 
@@ -150,6 +165,8 @@ def lightning_callback(*regularisers: Any, micro_batches: Any = 1) -> Any:
                     " itself: set accumulate_grad_batches of its Trainer."
                 )
             self.handles = handles = [r.attach(pl_module, processes=Processes()) for r in _ordered(regularisers)]
+            _go_on(handles, self.states)
+            self.states = []
             step, backward = pl_module.training_step, pl_module.manual_backward
 
             def training_step(*args: Any, **kwargs: Any) -> Any:
@@ -178,6 +195,18 @@ def lightning_callback(*regularisers: Any, micro_batches: Any = 1) -> Any:
             """Log the figures of the step."""
             pl_module.log_dict(_named(self.handles))
 
+        def state_dict(self) -> dict[str, Any]:
+            """For a checkpoint: what the first steps set, such as gamma of a strength."""
+            return {"handles": [handle.state() for handle in self.handles if isinstance(handle, RegulariserHandle)]}
+
+        def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+            """Of a checkpoint; the handles are there when the fit starts."""
+            self.states = list(state_dict["handles"])
+
+        def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+            """Lightning does not tear down after an error."""
+            self.teardown(trainer, pl_module)
+
         def teardown(self, trainer: Any, pl_module: Any, stage: Any = None) -> None:
             """Leave the module as it was, whatever happened."""
             for handle in self.handles:
@@ -203,6 +232,37 @@ def lightning_callback(*regularisers: Any, micro_batches: Any = 1) -> Any:
             return {**output, "loss": loss} if isinstance(output, dict) else loss
 
     return RegulariserCallback()
+
+
+def _state_files(args: Any, state: Any) -> list[Path]:
+    """Where the states of this step are written, and where else they may lie when a run resumes."""
+    places = [Path(args.output_dir, f"checkpoint-{state.global_step}")]
+    if isinstance(args.resume_from_checkpoint, str):
+        places.append(Path(args.resume_from_checkpoint))
+    return [place / "geoattn-regularisers.safetensors" for place in places]
+
+
+def _resume(handles: list[Any], files: list[Path]) -> None:
+    found = next((file for file in files if file.is_file()), None)
+    if found is not None:
+        _go_on(handles, load_states(found))
+    elif any(isinstance(h, RegulariserHandle) and h.calibration is not None for h in handles):
+        warnings.warn(
+            f"the run resumes, and {files[0]} is not there: strength= sets gamma anew, from 0.", GeoattnWarning,
+            stacklevel=4,
+        )  # fmt: skip
+
+
+def _go_on(handles: list[Any], states: list[dict[str, Any]]) -> None:
+    """Give each regulariser the state that it had; another list of regularisers is another run."""
+    mine = [handle for handle in handles if isinstance(handle, RegulariserHandle)]
+    if states and len(states) != len(mine):
+        raise GeoattnError(
+            f"the checkpoint has the states of {len(states)} regularisers, and this run has {len(mine)}; resume with"
+            " the same ones."
+        )
+    for handle, state in zip(mine, states, strict=False):
+        handle.load_state(state)
 
 
 class _Idle:

@@ -15,6 +15,7 @@ from geoattn._core.errors import GeoattnError
 from geoattn._core.files import write_atomically
 from geoattn._core.text_files import parse_json
 from geoattn._version import __version__
+from geoattn.training.handle_states import put_tensors, take_tensors
 
 __all__ = ["Position", "load_checkpoint", "save_checkpoint"]
 
@@ -65,7 +66,7 @@ def save_checkpoint(
         tensors["rng/cuda"] = torch.cuda.get_rng_state()
     plain = {
         **vars(position),
-        "handles": [_put_tensors(f"handle/{k}", h, tensors) for k, h in enumerate(position.handles)],
+        "handles": [put_tensors(f"handle/{k}", h, tensors) for k, h in enumerate(position.handles)],
     }
     tensors = {name: t.clone() for name, t in tensors.items()}  # tied weights: safetensors wants no shared memory
     about = {"position": plain, "key": key, "geoattn": __version__, "torch": str(torch.__version__)}
@@ -104,26 +105,5 @@ def load_checkpoint(
     if "rng/cuda" in tensors and torch.cuda.is_available():
         torch.cuda.set_rng_state(tensors["rng/cuda"])
     position = Position(**about["position"])
-    position.handles = [_take_tensors(handle, tensors) for handle in position.handles]
+    position.handles = [take_tensors(handle, tensors) for handle in position.handles]
     return position
-
-
-def _put_tensors(name: str, value: Any, tensors: dict[str, torch.Tensor]) -> Any:
-    """Plain values; each tensor among them goes to ``tensors`` and leaves its name."""
-    if isinstance(value, torch.Tensor):
-        tensors[name] = value.detach().cpu().contiguous()
-        return {"tensor": name}
-    if isinstance(value, dict):
-        return {key: _put_tensors(f"{name}/{key}", part, tensors) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_put_tensors(f"{name}/{k}", part, tensors) for k, part in enumerate(value)]
-    return value
-
-
-def _take_tensors(value: Any, tensors: dict[str, torch.Tensor]) -> Any:
-    """The tensors by their names put back."""
-    if isinstance(value, dict):
-        if set(value) == {"tensor"}:
-            return tensors[value["tensor"]]
-        return {key: _take_tensors(part, tensors) for key, part in value.items()}
-    return [_take_tensors(part, tensors) for part in value] if isinstance(value, list) else value

@@ -218,13 +218,15 @@ class _Run:
         share = len(rows) / len(batch)
         logits = self.train_rows.forward(self.parallel, rows, self.device, batch)
         task = functional.cross_entropy(logits, labels)
-        penalty = torch.stack([h.penalty(task).to(task.dtype) for h in self.handles]).sum() if self.handles else None
-        right = self.processes.total((logits.detach().argmax(-1) == labels).sum())
         mean = task.detach() if share == 1 else self.processes.total(share * task)
-        value = float(mean) + (0.0 if penalty is None else float(penalty.detach()))
+        value, penalty = float(mean), None
+        if np.isfinite(value) and self.handles:
+            penalty = torch.stack([h.penalty(task).to(task.dtype) for h in self.handles]).sum()
+            value += float(penalty.detach())
         if not np.isfinite(value):
             torch.set_rng_state(before)
             raise GeoattnError(self._blame(rows, value))
+        right = self.processes.total((logits.detach().argmax(-1) == labels).sum())
         # gradients are averaged over the processes: the weight makes that the mean over the rows of all
         weighted = task if share == 1 else task * (share * self.processes.count)
         self.adam.zero_grad()

@@ -94,6 +94,10 @@ class Monitor(Attachment):
         everything: list[np.ndarray] = []
         for n, group in groups.items():
             for k, (name, maps, valid) in enumerate(group):
+                if not bool(maps.isfinite().all()):  # a monitor changes nothing: the loop says what is not finite
+                    figures[f"curvature/{name}"] = float("nan")
+                    everything.append(np.full(1, np.nan))
+                    continue
                 kappa = edge_curvature(
                     maps, self.convention, edges=self.edges, mask=None if bool(valid.all()) else valid,
                     seed=(self.seed * 1_000_003 + step * 8191 + n * 31 + k) % 2**31,

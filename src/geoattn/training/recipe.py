@@ -15,6 +15,7 @@ __all__ = ["Recipe"]
 
 _IMAGES = {"digits", "mnist", "fashion-mnist", "cifar10", "cifar10-lossless"}
 _TEXTS = {"sst2", "imdb", "headlines"}
+_SAMPLED = ("curvature", "lipschitz")  # regularisers that draw samples by a seed
 _STOP_AT = {  # Appendix D.2 and E.3; digits is not in the paper
     "mnist": 0.97, "fashion-mnist": 0.87, "cifar10": 0.50, "cifar10-lossless": 0.50, "digits": 0.90,
     "imdb": 0.88, "headlines": 0.84, "sst2": 0.79,
@@ -120,7 +121,7 @@ class Recipe:
         built = []
         for name, settings in self.regularisers:
             kind = attachment_class(name)
-            extra = {"seed": self.seed} if name == "curvature" and "seed" not in settings else {}
+            extra = {"seed": self.seed} if name in _SAMPLED and "seed" not in settings else {}
             try:
                 built.append(kind(**settings, **extra))
             except TypeError as error:

@@ -13,6 +13,7 @@ from geoattn.attention.model_watch import watch_model
 from geoattn.attention.refusals import refuse_model
 from geoattn.attention.selection import Layers
 from geoattn.attention.session import chosen_names
+from geoattn.attention.torch_compile import unwrapped
 from geoattn.training.attachments import Attachment, Handle, Sink
 from geoattn.training.distributed import Processes
 
@@ -78,7 +79,7 @@ class InterventionHandle(Handle):
 
     def __init__(self, intervention: Intervention, model: Any, layers: Layers, log: Sink | None) -> None:
         refuse_model(model)
-        super().__init__(model, log)
+        super().__init__(unwrapped(model), log)
         self.intervention = intervention
         self.logits, self.weights, self.options = intervention.logits, intervention.weights, intervention.options
         self._calls = 0
@@ -109,7 +110,7 @@ class InterventionHandle(Handle):
 
     def end(self, module: nn.Module, output: Any) -> None:
         """A forward pass has ended; without an error when there is an output. If nothing was changed, say so."""
-        if output is None or module is not self.model:
+        if output is None or unwrapped(module) is not self.model:
             return
         idle = self.intervention.training_only and not self.model.training
         if self._calls == 0 and not idle and not self._compiled:

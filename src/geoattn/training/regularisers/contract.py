@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch._C._autograd import _get_current_graph_task_keep_graph
 from torch.autograd.graph import register_multi_grad_hook
 from torch.utils._pytree import tree_leaves
+from torch.utils.weak import WeakIdKeyDictionary
 
 from geoattn._core.errors import GeoattnError, GeoattnWarning
 from geoattn.attention.record import Record
@@ -27,6 +28,8 @@ from geoattn.training.strength import Calibration, Strength
 
 __all__ = ["Penalty", "Regulariser", "RegulariserHandle", "layer_name"]
 
+#: The task's loss behind a model's loss that has penalties in it: each strength is a ratio to the task alone.
+_tasks: Any = WeakIdKeyDictionary()
 PATIENCE = 20  # backward passes without a penalty, as attacks on inputs have, before a warning
 
 
@@ -137,8 +140,11 @@ class RegulariserHandle(CapturingHandle):
         if not _has_loss(output):
             self._notice_backward(output)
         elif self.model.training:
-            value = self.weight * self._compute(output.loss).value
-            output = _with_loss(output, output.loss + value.to(output.loss.dtype))
+            task = _tasks.get(output.loss, output.loss)
+            value = self.weight * self._compute(task).value
+            total = output.loss + value.to(output.loss.dtype)
+            _tasks[total] = task
+            output = _with_loss(output, total)
             self._added = self._used = True
         else:
             self._warn_of_evaluation()
@@ -176,6 +182,8 @@ class RegulariserHandle(CapturingHandle):
                 " model without labels and add handle.penalty() to a loss of your own."
             )
         value, self._used = self._compute(task).value, True
+        if not torch.is_grad_enabled():
+            return value.detach()
         return _Spent.apply(value.detach().requires_grad_()) if self._spent else value
 
     def last_figures(self) -> dict[str, float]:
@@ -246,7 +254,9 @@ class RegulariserHandle(CapturingHandle):
             step, training = max(self.step, 0), self.model.training
             due = training and self.calibration is not None and self.calibration.is_due(step)
             names = self._record.names if due else None
-            with sharing(self.processes), torch.set_grad_enabled(torch.is_grad_enabled() and training):
+            # A look under no_grad must not take the graph from the step: its penalty is computed once.
+            with_graph = training and (torch.is_grad_enabled() or _carries_graph(self._record))
+            with sharing(self.processes), torch.set_grad_enabled(with_graph):
                 penalty = self.regulariser.penalise(self._record, step)
                 if self.calibration is not None:
                     penalty = self.calibration.weigh(
@@ -261,6 +271,12 @@ class RegulariserHandle(CapturingHandle):
             if self._log is not None:
                 self._log(self.step, self.figures())
         return self._penalty
+
+
+def _carries_graph(record: Record) -> bool:
+    """Whether a forward pass with gradients has left its queries or maps."""
+    kept = (t for call in record if call.stored is not None for t in (call.stored.query, call.stored.weights))
+    return any(t is not None and t.requires_grad for t in kept)
 
 
 def layer_name(name: str, visit: int, taken: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from geoattn._core.arguments import read_choice, read_count, read_number
-from geoattn._core.errors import GeoattnError
+from geoattn._core.errors import GeoattnError, GeoattnWarning
 from geoattn.attention.call import Call
 from geoattn.attention.record import Record
 from geoattn.smoothness.lanczos import largest_singular
@@ -91,6 +92,7 @@ class LipschitzRegulariser(Regulariser):
         self.heads = None if heads == "all" else read_count("heads", heads, least=1, instead="'all' or ")
         self.tolerance, self.steps = read_number("tolerance", tolerance, above=0.0), read_count("steps", steps, least=1)
         self.seed = read_count("seed", seed, least=0)
+        self._warned = False
 
     def penalise(self, record: Record, step: int) -> Penalty:
         """The penalty of one forward pass, and the mean and largest constant of the sampled heads."""
@@ -98,7 +100,9 @@ class LipschitzRegulariser(Regulariser):
         if not calls:
             raise GeoattnError("the local constant of a head needs self-attention, and this forward pass had none.")
         device = calls[0].tokens.device
-        if not any(call.tokens.requires_grad for call in calls):
+        calls = [call for call in calls if call.tokens.requires_grad]  # not those of frozen layers below
+        if not calls:
+            self._warn_of_no_gradient()
             return Penalty(torch.zeros((), device=device))
         draw = np.random.default_rng([self.seed, step])
         values: list[Tensor] = []
@@ -124,11 +128,19 @@ class LipschitzRegulariser(Regulariser):
         figures = {"lipschitz": mean.detach(), "lipschitz_max": largest, "lanczos_steps": float(taken)}
         return Penalty((self.gamma if self.direction == "decrease" else -self.gamma) * mean, figures)
 
+    def _warn_of_no_gradient(self) -> None:
+        """Say once that the tokens of all layers come from frozen ones, so that their constants have no gradient."""
+        if torch.is_grad_enabled() and not self._warned:
+            self._warned = True
+            warnings.warn(
+                "LipschitzRegulariser did nothing: the tokens of no attention layer have a gradient. Train a layer"
+                " below one of them, such as the embeddings.",
+                GeoattnWarning, stacklevel=4,
+            )  # fmt: skip
+
     def _constants(self, call: Call, sample: Tensor, head: int, seed: int) -> tuple[Tensor, int]:
         """Local constants (k,) of a head at the tokens of k samples, with gradients, and Lanczos steps."""
         tokens = call.tokens
-        if not tokens.requires_grad:
-            raise GeoattnError(f"{call.name}: its tokens have no gradient, so that its derivative is not known.")
         with torch.enable_grad(), torch._C.DisableTorchFunction():  # an open capture must not see this
             place = sample.to(tokens.device)
             value = call.value[place.to(call.value.device), head // (call.shape[1] // call.value.shape[1])]

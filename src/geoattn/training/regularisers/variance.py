@@ -14,7 +14,7 @@ from geoattn.training.distributed import mean_over_samples
 from geoattn.training.regularisers.contract import Penalty, Regulariser, layer_name
 from geoattn.training.strength import read_weight
 from geoattn.training.variance_from_maps import call_variance
-from geoattn.training.variance_range import record_scale
+from geoattn.training.variance_range import Scales
 
 __all__ = ["VarianceRegulariser"]
 
@@ -29,10 +29,11 @@ class VarianceRegulariser(Regulariser):
     then over layers. To increase it :math:`h(x) = \exp(-a x + b)`, to decrease it :math:`h(x) = \log(a x + b)`: both
     have decreasing marginals, so attention neither becomes uniform nor one-hot at any price.
 
-    The paper gives no values for a, b and gamma. By default the first forward pass sets a and the floor of the
-    variance by the number of tokens and the mask, and h takes the variance above its floor: a full map of n tokens has
-    variances between 0 and (n - 1) / n^2 and gets a of about 4 n^2 / 3; a causal map has a floor above 0. h is then 1
-    or 0 for uniform attention. ``strength`` chooses gamma by its effect; see `geoattn.training.strength.Strength`.
+    The paper gives no values for a, b and gamma. By default each sample gets its a and the floor of its variance from
+    its number of tokens and its mask, and x is the mean of a (variance - floor): a full map of n tokens has variances
+    between 0 and (n - 1) / n^2 and gets a of about 4 n^2 / 3; a causal map has a floor above 0. h is then 1 or 0 for
+    uniform attention, whatever the lengths are. ``strength`` chooses gamma by its effect; see
+    `geoattn.training.strength.Strength`.
 
     Where the model's attention is fused nothing but queries and keys is read, in O(n) memory; see
     `geoattn.training.streamed_variance`.
@@ -42,7 +43,7 @@ class VarianceRegulariser(Regulariser):
     direction
         ``increase`` or ``decrease``: where the variance is to go.
     a
-        Scale, above 0. None: set by the first forward pass; see `geoattn.training.variance_range.record_scale`.
+        Scale of the variance, above 0. None: by length and mask; see `geoattn.training.variance_range.Scales`.
     b
         Shift; default 0 to increase and 1 to decrease. To decrease it must be above 0, as the variance may be 0.
     gamma
@@ -72,7 +73,6 @@ class VarianceRegulariser(Regulariser):
         self.direction = direction
         self.a = None if a is None else read_number("a", a, above=0)
         self.b = read_number("b", (0.0 if direction == "increase" else 1.0) if b is None else b)
-        self.floor = 0.0  # the smallest variance that maps with such a mask can have
         self.gamma, self.strength = read_weight(gamma, strength, adapt, default=1.0)
         if direction == "decrease" and self.b <= 0:
             raise GeoattnError(
@@ -82,43 +82,48 @@ class VarianceRegulariser(Regulariser):
         if direction == "increase" and self.b > _LARGEST_EXPONENT:
             raise GeoattnError(f"exp(-a x + b) overflows for b = {self.b:g}; b must be at most {_LARGEST_EXPONENT:g}.")
 
-    def h(self, variance: Any) -> Any:
-        """The function of the variance, before gamma."""
-        if self.a is None:
-            raise GeoattnError("a is set by the first forward pass; give a, or run the model first.")
-        x = self.a * (variance - self.floor)
-        return torch.exp(self.b - x) if self.direction == "increase" else torch.log(x + self.b)
+    def h(self, x: Any) -> Any:
+        """The function of the scaled variance x = a (variance - floor), before gamma.
 
-    def state(self) -> dict[str, Any]:
-        """Scale and floor, which the first forward pass sets."""
-        return {} if self.a is None else {"a": self.a, "floor": self.floor}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Go on with them."""
-        if "a" in state:
-            self.a, self.floor = float(state["a"]), float(state["floor"])
+        Rounding may bring x below 0, where the logarithm goes on as its tangent.
+        """
+        if self.direction == "increase":
+            return torch.exp(self.b - x)
+        above = x.clamp_min(0.0)
+        return torch.log(above + self.b) + (x - above) / self.b
 
     def penalise(self, record: Record, step: int) -> Penalty:
         """Gamma times h of the variance, and the variance of each layer."""
-        if self.a is None:
-            self.a, self.floor = record_scale(record)
+        scales = Scales()
         visits: dict[str, list[Any]] = {}  # of a module: several forward passes of a step count as one batch
+        scaled: dict[str, list[Any]] = {}
         figures: dict[str, Any] = {}
         for call in record:
             maps = call_variance(call)
             visits.setdefault(call.name, []).append(maps)
+            above = scales.above_floor(call, maps) if self.a is None else self.a * maps
+            scaled.setdefault(call.name, []).append(above)
             name = f"variance/{call.name}"
             figures[layer_name(name, call.visit, figures)] = mean_over_samples(maps.detach())
-        layers = [mean_over_samples(torch.cat([maps.reshape(-1) for maps in found])) for found in visits.values()]
+        if self.a is None and not scales.found:
+            raise GeoattnError(
+                "no attention map of this batch has two entries in a row, so its variance has no range; is all"
+                " padding? Otherwise give a."
+            )
+        layers, excess = (
+            [mean_over_samples(torch.cat([maps.reshape(-1) for maps in found])) for found in of.values()]
+            for of in (visits, scaled)
+        )
         weights = [len(found) for found in visits.values()]
-        variance = _mean(layers, weights)
+        variance, x = _mean(layers, weights), _mean(excess, weights)
         if bool(variance.isnan()):  # samples of nothing but padding have no maps
             real = [k for k, value in enumerate(layers) if not bool(value.isnan())]
-            if not real:
+            if not real and not any(bool(call.valid.any()) for call in record):
                 raise GeoattnError("no attention map of this batch has an entry between real tokens; is all padding?")
-            variance = _mean([layers[k] for k in real], [weights[k] for k in real])
+            real = real or list(range(len(layers)))  # maps that are not finite: so is the penalty
+            variance, x = (_mean([of[k] for k in real], [weights[k] for k in real]) for of in (layers, excess))
             figures = {name: value for name, value in figures.items() if not bool(value.isnan())}
-        return Penalty(self.gamma * self.h(variance), {"variance": variance, **figures})
+        return Penalty(self.gamma * self.h(x), {"variance": variance.detach(), **figures})
 
 
 def _mean(layers: list[Any], weights: list[int]) -> Any:
