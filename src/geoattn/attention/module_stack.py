@@ -17,10 +17,15 @@ from geoattn._core.errors import GeoattnError
 from geoattn.attention.clean_copies import copy_as_before, copy_without_hooks
 from geoattn.attention.torch_compile import plain_python
 
-__all__ = ["ModuleStack", "RunningModule", "in_backward", "module_names"]
+__all__ = ["ModuleStack", "RunningModule", "in_backward", "is_own_hook", "module_names"]
 
 _WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 _HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "heads", "nhead", "num_head", "num_attn_heads")
+
+
+def is_own_hook(hook: Any) -> bool:
+    """Whether a capture has put this hook on a module, to learn where attention runs."""
+    return getattr(hook, "__module__", "") == __name__
 
 
 class Facts(NamedTuple):

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from geoattn import _native
 from geoattn._core.errors import GeoattnError
+from geoattn.attention.module_stack import is_own_hook
 from geoattn.models.quick_dropout import QuickDropout
 
 __all__ = ["STRIP", "FusedFeedForward", "FusedProjection", "addresses", "draw_seed", "drops_some", "fits", "is_unheard",
@@ -57,9 +58,12 @@ def drops_some(*dropouts: nn.Module) -> bool:
 
 
 def is_unheard(module: nn.Module) -> bool:
-    """Whether nobody listens to it: hooks see inputs and outputs, which the kernel does not make."""
+    """Whether nobody listens to it: hooks see inputs and outputs, which the kernel does not make.
+
+    A capture looks for attention in every module once. There is none in these.
+    """
     hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-    return not any(hooks)
+    return not any(hooks) or all(is_own_hook(hook) for kind in hooks for hook in kind.values())
 
 
 def _is_plain(module: nn.Module) -> bool:
