@@ -303,3 +303,22 @@ def test_compiled_models(way: str) -> None:
         compiled = torch.compile(model, backend="eager")
         torch.testing.assert_close(compiled(x), expected)
     torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("hidden", [-100.0, -1e4, float("-inf")])
+def test_what_a_bias_masks_stays_masked_at_any_temperature(hidden: float) -> None:
+    """Swin masks with -100: divided by 50 that would be a bias of -2."""
+
+    class Windows(nn.Module):
+        def forward(self, x: Tensor, bias: Tensor) -> Tensor:
+            return functional.scaled_dot_product_attention(x, x, x, attn_mask=bias)
+
+    torch.manual_seed(0)
+    x, bias = torch.randn(1, 1, 4, 8), torch.tensor([0.5, -0.5, hidden, hidden]).expand(4, 4)
+    model = Windows()
+    with SoftmaxTemperature(50.0).attach(model), capture(model) as record:
+        model(x, bias)
+    weights = record[0].attention()
+    assert float(weights[..., 2:].max()) < 1e-30
+    expected = ((x @ x.mT / 8**0.5 + bias)[..., :2] / 50).softmax(-1)
+    torch.testing.assert_close(weights[..., :2, :2], expected[..., :2, :])  # a token that nobody sees counts as padding

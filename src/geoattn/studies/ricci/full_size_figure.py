@@ -74,7 +74,7 @@ def _draw_losses(ax: Any, runs: Runs, data: str, colours: Mapping[str, Any]) -> 
             mean = np.mean([loss[:shortest] for loss in losses], axis=0)
             ax.plot(range(1, shortest + 1), mean, label=arm, color=colour, lw=1.2)
     ax.set_yscale("log")
-    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
     ax.yaxis.set_major_formatter("{x:g}")
     ax.yaxis.set_minor_formatter("")
     ax.xaxis.get_major_locator().set_params(integer=True)

@@ -14,6 +14,8 @@ from geoattn.training.interventions.contract import Intervention
 
 __all__ = ["SoftmaxTemperature"]
 
+_FAR = 87.0  # below the largest bias of a row: exp(-87) is next to nothing in float32
+
 
 @register_attachment("temperature")
 class SoftmaxTemperature(Intervention):
@@ -44,9 +46,10 @@ class SoftmaxTemperature(Intervention):
 
     @no_type_check
     def options(self, query, key, options):
-        """Another scale, and another bias where there is one."""
+        """Another scale, and another bias where there is one; what it masks, as Swin does with -100, stays masked."""
         mask, scale = options["attn_mask"], options["scale"]
         if mask is not None and mask.dtype != torch.bool:
-            mask = torch.where(mask > BLOCKED, mask / self.temperature, mask)
+            seen = (mask > BLOCKED) & (mask > mask.amax(-1, keepdim=True) - _FAR)
+            mask = torch.where(seen, mask / self.temperature, mask)
         scale = (1 / math.sqrt(query.shape[-1]) if scale is None else scale) / self.temperature
         return {**options, "attn_mask": mask, "scale": scale}
