@@ -93,6 +93,17 @@ def test_an_edge_list_with_two_weights_of_a_pair_is_answered_with_the_option_for
     assert CliRunner().invoke(app, command).exit_code == 0
 
 
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_tolerance_has_no_effect_on_a_graph_and_one_line_says_so(files, more):
+    command = ["curvature", str(files / "club.gml"), "--tolerance", "0.1", *more]
+    found = CliRunner().invoke(app, command)
+    assert found.exit_code == 0
+    assert found.stderr.splitlines() == [
+        "geoattn: note: --tolerance has no effect here: values of sparse graphs are always exact."
+    ]
+    assert "tolerance" not in found.stdout
+
+
 @pytest.mark.parametrize("suffix", ["mtx", "csv"])
 def test_the_bar_counts_the_edges_that_are_solved(files, suffix, monkeypatch):
     told = []
