@@ -87,9 +87,15 @@ def _from_networkx(graph: Any, convention: Convention, weight: str) -> SparseWei
     if graph.is_multigraph():
         raise GeoattnError("graph must not be a multigraph; merge parallel edges first, e.g. networkx.Graph(graph).")
     if graph.is_directed() and not convention.directed:
+        preset = convention.name.split(" ")[0]
+        package = (
+            " For the values of GraphRicciCurvature, with the measure of a source on its predecessors, use"
+            " geoattn.compat.OllivierRicci."
+        )
         raise GeoattnError(
             "graph is directed: use a convention that keeps direction, such as"
-            f" Convention.of('{convention.name.split(' ')[0]}').but(direction='directed'), or graph.to_undirected()."
+            f" Convention.of('{preset}').but(direction='directed'), or graph.to_undirected()."
+            + (package if preset.startswith("grc") else "")
         )
     rows, names = networkx_rows(graph, weight)
     return SparseWeights(rows, None if names == tuple(range(len(names))) else names, "float64")
