@@ -63,3 +63,21 @@ def test_a_call_without_an_argument_it_needs_is_found() -> None:
 
 def test_the_heads_come_with_the_deepest_first() -> None:
     assert 'sort_values("negative_depth", ascending=False)' in PAGE.read_text(encoding="utf-8")
+
+
+def row(start: str) -> str:
+    return next(line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith(f"| {start}"))
+
+
+def test_what_can_be_kept_is_named_and_nothing_else() -> None:
+    """A result of a graph has no view, and few results are written to a file."""
+    public = [getattr(space, name) for space in (ga.curvature, ga.dynamics, ga.profiles) for name in dir(space)]
+    kept = {
+        kind.__name__ for kind in public if isinstance(kind, type) and hasattr(kind, "save") and hasattr(kind, "load")
+    }
+    assert set(re.findall(r"`([A-Z]\w+)`", row("keep a result"))) == kept
+    assert not hasattr(ga.curvature.EdgeCurvature, "view")
+    assert "of the curvature of maps `result.view()`" in row("look at it")
+    for kind in (ga.curvature.EdgeCurvature, ga.curvature.EdgeFlow, ga.curvature.EdgeForman):
+        assert hasattr(kind, "to_pandas")
+        assert hasattr(kind, "annotate")

@@ -92,6 +92,18 @@ def test_sampling_is_seeded_and_says_how_many(run):
     assert "168 of 3,264" in run("curvature", "--edges", 7).stdout
 
 
+def test_a_tolerance_says_how_many_values_are_exact_and_how_near_the_others_are(run, attention, tmp_path):
+    """Values with gaps of 0.1 were called exact."""
+    np.save(tmp_path / "a.npy", attention(2, 30, 30, dtype=np.float64))
+    command = ("curvature", tmp_path / "a.npy", "--edges", "60")
+    layer = json.loads(run(*command, "--tolerance", "0.2", "--json").stdout)["layers"][0]
+    assert 0 < layer["bounded"] < layer["values"] == 120
+    exact = layer["values"] - layer["bounded"]
+    said = run(*command, "--tolerance", "0.2").stdout
+    assert f"120 values: {exact} exact, {layer['bounded']} within ±0.1 (--tolerance 0.2)." in said
+    assert "120 values, exact: largest relative duality gap" in run(*command).stdout
+
+
 def test_threads_do_not_move_values(run):
     one, two = (json.loads(run("curvature", "--json", "--threads", t).stdout) for t in (1, 2))
     assert one["layers"] == two["layers"]

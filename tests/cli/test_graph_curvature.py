@@ -71,11 +71,37 @@ def test_an_edge_list_that_ends_in_the_middle_of_a_line(tmp_path):
         read_graph_file(path)
 
 
-def test_an_edge_list_with_both_directions(tmp_path):
+def test_each_line_of_an_edge_list_is_one_edge_under_a_directed_convention(tmp_path):
+    """A graph was undirected, whatever the convention: 8 lines were 16 edges."""
+    path, graph = tmp_path / "x.csv", nx.gnp_random_graph(12, 0.3, seed=3, directed=True)
+    path.write_text("source,target,weight\n" + "\n".join(f"{u},{v},{1 + u % 3}" for u, v in graph.edges))
+    nx.set_edge_attributes(graph, {(u, v): 1 + u % 3 for u, v in graph.edges}, "weight")
+    command = ["curvature", str(path), "--convention", "grc-0.6", "--direction", "directed", "--json"]
+    found = json.loads(CliRunner().invoke(app, command).stdout)
+    expected = ga.ollivier_ricci(graph, ga.Convention.of("grc-0.6").but(direction="directed")).summary()
+    assert found["edges"] == graph.number_of_edges() == expected["edges"]
+    assert found["mean"] == pytest.approx(expected["mean"], abs=1e-12)
+
+
+def test_an_edge_list_with_two_weights_of_a_pair_is_answered_with_the_option_for_it(tmp_path):
     path = tmp_path / "x.edgelist"
-    path.write_text("a b\nb a\n")
-    with pytest.raises(GeoattnError, match=r"line 2: edge \('b', 'a'\) is there twice"):
-        read_graph_file(path)
+    path.write_text("a b 1\nb a 2\nb c 1\n")
+    refused = CliRunner().invoke(app, ["curvature", str(path), "--convention", "grc-0.6"])
+    assert refused.exit_code == 2
+    assert "--direction directed" in refused.output
+    command = ["curvature", str(path), "--convention", "grc-0.6", "--direction", "directed"]
+    assert CliRunner().invoke(app, command).exit_code == 0
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_tolerance_has_no_effect_on_a_graph_and_one_line_says_so(files, more):
+    command = ["curvature", str(files / "club.gml"), "--tolerance", "0.1", *more]
+    found = CliRunner().invoke(app, command)
+    assert found.exit_code == 0
+    assert found.stderr.splitlines() == [
+        "geoattn: note: --tolerance has no effect here: values of sparse graphs are always exact."
+    ]
+    assert "tolerance" not in found.stdout
 
 
 @pytest.mark.parametrize("suffix", ["mtx", "csv"])

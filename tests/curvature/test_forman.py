@@ -187,7 +187,7 @@ def test_an_edge_of_length_zero_has_no_value(kind):
 def test_wrong_input_is_refused():
     with pytest.raises(ga.GeoattnError, match="undirected"):
         ga.forman_ricci(np.eye(3), "plain", ga.Convention(direction="directed"))
-    with pytest.raises(ga.GeoattnError, match="graph is directed"):
+    with pytest.raises(ga.GeoattnError, match="got a directed one"):
         ga.forman_ricci(nx.DiGraph([(0, 1), (1, 2)]))
     with pytest.raises(ga.GeoattnError, match="threshold must be a weight"):
         ga.forman_ricci(np.eye(3), threshold=-1.0)

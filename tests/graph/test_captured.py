@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -85,3 +87,20 @@ def test_a_table_of_edges_is_told_from_a_matrix() -> None:
         ga.ollivier_ricci(pd.DataFrame({"source": ["a"], "target": ["b"]}))
     matrix = pd.DataFrame([[0.5, 0.5], [0.5, 0.5]])
     assert ga.ollivier_ricci(matrix).values().tolist() == [1.0]
+
+
+@pytest.mark.parametrize("pairs", [[("a", "b")], [("a", "b"), ("b", "c")], [["a", "b", 0.5]], [(0, 1), (1, 2), (2, 0)]])
+def test_a_list_of_pairs_is_answered_with_the_way_to_make_a_graph_of_it(pairs: list) -> None:
+    """It was attention without a floating dtype."""
+    with pytest.raises(ga.GeoattnError, match=rf"got a list of {len(pairs)} pairs.*networkx\.Graph\(pairs\)"):
+        ga.ollivier_ricci(pairs, "hop")
+
+
+def test_the_name_of_a_file_is_answered_with_the_ways_to_read_it(tmp_path: Path) -> None:
+    for name in ("e.csv", tmp_path / "e.csv"):
+        with pytest.raises(ga.GeoattnError, match=r"or a graph; got the text .*e\.csv.*geoattn curvature FILE"):
+            ga.ollivier_ricci(name, "hop")
+
+
+def test_lists_of_numbers_are_a_matrix_still() -> None:
+    assert ga.ollivier_ricci([[0.5, 0.5], [0.5, 0.5]], "hop").values().tolist() == [1.0]

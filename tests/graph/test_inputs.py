@@ -226,7 +226,7 @@ def test_networkx_rows_for_markov():
     [
         (np.ma.masked_array(np.eye(3), mask=np.eye(3)), "masked array"),
         (torch.empty(3, 3, device="meta"), "meta"),
-        ("attention.npy", "floating dtype"),
+        ("attention.npy", "Read the file first"),
         ({"a": 1}, "floating dtype"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -47,7 +48,11 @@ def curvature(
     ] = "markov",
     edges: Annotated[str, typer.Option(help="all, or how many edges to draw from each map.", metavar="all|N")] = "all",
     tolerance: Annotated[
-        float, typer.Option(help="Certified bounds of kappa no further apart than this; 0: exact values.")
+        float,
+        typer.Option(
+            help="Certified bounds of kappa no further apart than this; 0: exact values. Those of a graph are always"
+            " exact."
+        ),
     ] = 0.0,
     key: Annotated[list[str] | None, typer.Option(help="Array to read from FILE; may be repeated.")] = None,
     axes: Annotated[
@@ -97,6 +102,11 @@ def curvature(
     if file is not None and is_graph_file(file):
         from geoattn.cli.graph_curvature import graph_curvature
 
+        if tolerance:
+            print(
+                "geoattn: note: --tolerance has no effect here: values of sparse graphs are always exact.",
+                file=sys.stderr,
+            )
         with prompt_interrupt():
             found = [
                 graph_curvature(

@@ -25,7 +25,7 @@ def graph_curvature(
     from geoattn.graph.graph_files import read_graph_file
     from geoattn.graph.sparse_inputs import is_networkx
 
-    graph = read_graph_file(path)
+    graph = read_graph_file(path, directed=convention.directed)
     if is_networkx(graph) and graph.is_directed() and not convention.directed:
         convention = convention.but(direction="directed")
     started = time.perf_counter()

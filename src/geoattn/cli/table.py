@@ -80,13 +80,8 @@ def print_table(
     say(Text(printable(title), style="bold"))
     console.print(table)
     say(Text.assemble(("convention ", "bold"), (convention.name, "bold cyan"), f": {convention.in_words()}"))
-    count = sum(layer.summary["values"] for layer in solved)
-    gap = max(layer.summary["max_gap"] for layer in solved)
     threads = solved[0].settings["threads"]
-    say(
-        f"{count:,} values, exact: largest relative duality gap {gap:.1e}. {seconds:.2f} s on {threads}"
-        f" thread{'s' if threads > 1 else ''}."
-    )
+    say(f"{_certificate(solved)} {seconds:.2f} s on {threads} thread{'s' if threads > 1 else ''}.")
     for line in _missing(solved):
         say(Text(line))
     for line in _degenerate(solved):
@@ -108,6 +103,16 @@ def _cells(summary: dict[str, Any]) -> list[str]:
         f"{values:,} of {edges:,}" if edges > values else f"{values:,}",
         f"{summary['max_gap']:.0e}",
     ]  # fmt: skip
+
+
+def _certificate(solved: Sequence[LayerCurvature]) -> str:
+    """How many values are exact, and how near the others are."""
+    count, bounded = (sum(layer.summary[name] for layer in solved) for name in ("values", "bounded"))
+    gap, tolerance = max(layer.summary["max_gap"] for layer in solved), solved[0].settings["tolerance"]
+    if bounded == 0:
+        return f"{count:,} values, exact: largest relative duality gap {gap:.1e}."
+    near = f"within ±{tolerance / 2:g} (--tolerance {tolerance:g})" if tolerance else f"with gaps of up to {gap:.1e}"
+    return f"{count:,} values: {count - bounded:,} exact, {bounded:,} {near}."
 
 
 def _degenerate(solved: Sequence[LayerCurvature]) -> list[str]:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import csv
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from geoattn._core.errors import GeoattnError
 from geoattn._core.numpy_files import npz_names, read_npz
-from geoattn._core.read_limit import Budget, memory_of
-from geoattn._core.text_files import lines_of
+from geoattn.graph.edge_lists import read_edge_list
 from geoattn.graph.graph_bounds import check_gml, check_graphml, check_nodes
 from geoattn.graph.matrix_market import read_matrix_market
 
 __all__ = ["GRAPH_SUFFIXES", "is_graph_file", "read_graph_file"]
 
 GRAPH_SUFFIXES = (".graphml", ".gml", ".edgelist", ".edges", ".csv", ".tsv", ".txt", ".mtx")
-_LONGEST_LINE = 1 << 20  # bytes of a line of an edge list
-_EDGE, _NODE = 380, 320  # bytes that networkx takes for an edge and for a node
 
 
 def is_graph_file(path: Path) -> bool:
@@ -32,11 +29,11 @@ def is_graph_file(path: Path) -> bool:
         return False
 
 
-def read_graph_file(path: Path) -> Any:
-    """The graph. A line of an edge list is two nodes and maybe a weight, with blanks or commas; # is a comment."""
+def read_graph_file(path: Path, *, directed: bool = False) -> Any:
+    """The graph. ``directed`` says how an edge list is read; the other formats say it themselves."""
     readers = {".graphml": _graphml, ".gml": _gml, ".mtx": read_matrix_market, ".npz": _npz}
     try:
-        return readers.get(path.suffix.lower(), _edge_list)(path)
+        return readers.get(path.suffix.lower(), partial(read_edge_list, directed=directed))(path)
     except GeoattnError:
         raise
     except FileNotFoundError:
@@ -79,43 +76,3 @@ def _npz(path: Path) -> Any:
     if hasattr(matrix, "check_format"):
         matrix.check_format(full_check=True)  # indices outside the matrix would be read as they are
     return matrix
-
-
-def _edge_list(path: Path) -> Any:
-    import networkx as nx
-
-    graph, width = nx.Graph(), 0
-    budget = Budget(path, "its edges")
-    for number, line in enumerate(lines_of(path, longest=_LONGEST_LINE), 1):
-        text = line.split("#", 1)[0].strip()
-        if not text:
-            continue
-        cells = [c.strip() for c in next(csv.reader([text]))] if "," in text else text.split()
-        if len(cells) not in (2, 3) or not all(cells):
-            raise GeoattnError(
-                f"{path}, line {number}: expected two nodes and maybe a weight; got {text[:60]!r}. Is it complete?"
-            )
-        weight = 1.0
-        if len(cells) == 3:
-            try:
-                weight = float(cells[2])
-            except ValueError:
-                if graph.number_of_edges() == 0 and number == 1:
-                    continue  # a header
-                raise GeoattnError(f"{path}, line {number}: {cells[2]!r} is not a weight.") from None
-        elif number == 1 and {c.lower() for c in cells} <= {"source", "target", "from", "to", "u", "v"}:
-            continue
-        if len(cells) != (width := width or len(cells)):
-            raise GeoattnError(
-                f"{path}, line {number}: {len(cells)} columns, {width} in the lines before. Is it complete?"
-            )
-        if graph.has_edge(*cells[:2]):
-            raise GeoattnError(
-                f"{path}, line {number}: edge {tuple(cells[:2])} is there twice (an edge list is undirected;"
-                " a directed graph fits into .graphml, .gml, .mtx or .npz)."
-            )
-        budget.spend(_EDGE + sum(memory_of(cell) + _NODE for cell in cells[:2] if cell not in graph))
-        graph.add_edge(cells[0], cells[1], weight=weight)
-    if graph.number_of_edges() == 0:
-        raise GeoattnError(f"{path} holds no edge.")
-    return graph

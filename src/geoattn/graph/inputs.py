@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from geoattn._core.errors import GeoattnError
 from geoattn.graph.axes import name_axes
 from geoattn.graph.captured import is_recorded, read_call
 from geoattn.graph.convention import Convention
+from geoattn.graph.sparse_inputs import is_networkx, refuse_multigraph
 
 __all__ = ["Weights", "read_weights", "where"]
 
@@ -106,7 +108,7 @@ def read_weights(attention: Any, convention: Convention, mask: Any = None) -> We
     """Check shape, dtype and mask; values are checked chunk by chunk so that memory stays small."""
     if is_recorded(attention):
         attention, mask = read_call(attention, mask)
-    if _is_networkx(attention):
+    if is_networkx(attention):
         attention = _from_networkx(attention, convention)
     array = _as_array(attention)
     if array.ndim < 2 or array.shape[-1] != array.shape[-2]:
@@ -154,15 +156,10 @@ def _read_mask(mask: Any, batch: tuple[int, ...], n: int) -> Bool[np.ndarray, "g
         raise GeoattnError(f"mask of shape {m.shape} does not fit attention of shape {(*batch, n, n)}.") from None
 
 
-def _is_networkx(x: Any) -> bool:
-    return hasattr(x, "adj") and hasattr(x, "nodes") and hasattr(x, "is_directed")
-
-
 def _from_networkx(graph: Any, convention: Convention) -> Float[np.ndarray, "n n"]:
     import networkx as nx
 
-    if graph.is_multigraph():
-        raise GeoattnError("graph must not be a multigraph; merge parallel edges first, e.g. networkx.Graph(graph).")
+    refuse_multigraph(graph)
     if graph.is_directed() and not convention.directed:
         raise GeoattnError("graph is directed: use a convention with direction='directed', or graph.to_undirected().")
     try:
@@ -180,6 +177,7 @@ def _as_array(x: Any) -> Any:
         if not x.is_floating_point():
             raise GeoattnError(f"attention must be a floating-point tensor; got {x.dtype}. Convert with .float().")
         return x.detach()
+    _refuse_edges(x)
     if isinstance(x, np.ma.MaskedArray):
         raise GeoattnError("attention is a masked array; pass its data, and padded tokens by mask=.")
     try:
@@ -194,6 +192,24 @@ def _as_array(x: Any) -> Any:
     if array.dtype.kind != "f" and str(array.dtype) != "bfloat16":
         raise GeoattnError(f"attention must have a floating dtype; got {array.dtype}. Convert with .astype(float).")
     return array
+
+
+def _refuse_edges(x: Any) -> None:
+    """An error for what is no array but stands for a graph: the name of a file, or a list of pairs of nodes."""
+    if isinstance(x, (str, os.PathLike)):
+        raise GeoattnError(
+            f"attention must be an array or a graph; got the text {str(x)[:200]!r}. Read the file first, such as"
+            " networkx.read_graphml(path), networkx.read_weighted_edgelist(path, delimiter=',') or numpy.load(path); or"
+            " give it to the command line: geoattn curvature FILE."
+        )
+    if not isinstance(x, (list, tuple)) or not all(isinstance(row, (list, tuple)) and len(row) in (2, 3) for row in x):
+        return
+    named = any(isinstance(end, str) for row in x for end in row[:2])
+    if x and (named or any(len(row) != len(x) for row in x)):
+        raise GeoattnError(
+            f"attention must be an array of shape (..., n, n) or a graph; got a list of {len(x)} pairs. Make a graph of"
+            " it: networkx.Graph(pairs), or with weights a networkx.Graph() and its add_weighted_edges_from(pairs)."
+        )
 
 
 @functools.cache  # to print a dtype takes longer than the other checks together

@@ -14,7 +14,10 @@ from geoattn._core.errors import GeoattnError
 from geoattn.graph.convention import Convention
 from geoattn.graph.sparse_rows import SparseRows
 
-__all__ = ["SparseWeights", "data_weights", "is_networkx", "is_sparse", "networkx_rows", "numbers_of", "read_sparse"]
+__all__ = [
+    "SparseWeights", "data_weights", "is_networkx", "is_sparse", "networkx_rows", "numbers_of", "read_sparse",
+    "refuse_directed", "refuse_multigraph",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -83,13 +86,38 @@ def read_sparse(graph: Any, convention: Convention, *, weight: str = "weight") -
     return read if (rows.value > 0).all() else SparseWeights(rows.keep(rows.value > 0), read.names, read.dtype)
 
 
-def _from_networkx(graph: Any, convention: Convention, weight: str) -> SparseWeights:
+def refuse_multigraph(graph: Any) -> None:
+    """An error for a networkx graph with parallel edges, with a way to merge them."""
     if graph.is_multigraph():
-        raise GeoattnError("graph must not be a multigraph; merge parallel edges first, e.g. networkx.Graph(graph).")
+        kind = ", create_using=networkx.DiGraph" if graph.is_directed() else ""
+        raise GeoattnError(
+            "graph must not be a multigraph: merge parallel edges first."
+            f" networkx.from_scipy_sparse_array(networkx.to_scipy_sparse_array(graph){kind}) adds their weights, as is"
+            " right for similarities, and numbers the nodes in the order of graph.nodes."
+        )
+
+
+def refuse_directed(graph: Any, function: str) -> None:
+    """An error for a directed networkx graph, for a function that has no directed convention."""
+    if is_networkx(graph) and graph.is_directed():
+        raise GeoattnError(
+            f"{function} is defined for undirected graphs; got a directed one. Give graph.to_undirected(), which keeps"
+            " one of the two weights where both directions have one."
+        )
+
+
+def _from_networkx(graph: Any, convention: Convention, weight: str) -> SparseWeights:
+    refuse_multigraph(graph)
     if graph.is_directed() and not convention.directed:
+        preset = convention.name.split(" ")[0]
+        package = (
+            " For the values of GraphRicciCurvature, with the measure of a source on its predecessors, use"
+            " geoattn.compat.OllivierRicci."
+        )
         raise GeoattnError(
             "graph is directed: use a convention that keeps direction, such as"
-            f" Convention.of('{convention.name.split(' ')[0]}').but(direction='directed'), or graph.to_undirected()."
+            f" Convention.of('{preset}').but(direction='directed'), or graph.to_undirected()."
+            + (package if preset.startswith("grc") else "")
         )
     rows, names = networkx_rows(graph, weight)
     return SparseWeights(rows, None if names == tuple(range(len(names))) else names, "float64")

@@ -12,6 +12,7 @@ import torch
 from scipy.sparse import coo_array
 
 import geoattn as ga
+from geoattn.graph.inputs import read_weights
 
 pytestmark = pytest.mark.filterwarnings("ignore::geoattn.DegenerateCurvatureWarning")
 ROW = np.array([0, 1, 1, 2, 2, 3, 3, 0, 0, 2])
@@ -78,9 +79,28 @@ def test_parallel_edges_of_a_list_are_refused(kind: str) -> None:
 
 
 def test_parallel_edges_of_a_multigraph_are_refused() -> None:
+    """The way that is recommended adds their weights; networkx.Graph(graph) keeps the last one."""
     for made in (nx.MultiGraph, nx.MultiDiGraph):
-        with pytest.raises(ga.GeoattnError, match=r"merge parallel edges first, e.g. networkx.Graph\(graph\)"):
-            ga.ollivier_ricci(made([(0, 1), (0, 1), (1, 2)]), "grc-0.6")
+        graph = made([("a", "b", {"weight": 1}), ("a", "b", {"weight": 2}), ("b", "c", {"weight": 4})])
+        with pytest.raises(ga.GeoattnError, match="merge parallel edges first") as refused:
+            ga.ollivier_ricci(graph, "grc-0.6")
+        way = str(refused.value).split("first. ")[1].split(" adds")[0]
+        merged = eval(way, {"networkx": nx, "graph": graph})
+        assert merged.is_directed() == graph.is_directed()
+        assert list(merged.edges(data="weight")) == [(0, 1, 3), (1, 2, 4)]
+        with pytest.raises(ga.GeoattnError, match="merge parallel edges first"):
+            read_weights(graph, ga.Convention.of("grc-0.6"))
+
+
+@pytest.mark.parametrize("function", [ga.ricci_flow, ga.forman_ricci, ga.ricci_communities])
+def test_what_is_undirected_recommends_no_directed_convention(function: Any) -> None:
+    """The convention that it recommended was refused in turn."""
+    graph = nx.DiGraph([(0, 1), (1, 2), (2, 0), (2, 3), (3, 4), (4, 2)])
+    with pytest.raises(ga.GeoattnError, match="is defined for undirected graphs; got a directed one") as refused:
+        function(graph, convention="hop")
+    assert "direction=" not in str(refused.value)
+    if function is not ga.ricci_communities:  # two triangles have no drop of modularity
+        function(graph.to_undirected(), convention="hop")
 
 
 @pytest.mark.parametrize("kind", ["scipy", "torch"])

@@ -166,6 +166,18 @@ def test_no_gradient_without_torch(kind: str) -> None:
         ga.curvature_loss(INPUTS[kind](weighted(directed=False)), "grc-0.6")
 
 
+def test_the_error_for_a_networkx_graph_has_a_way_that_works_and_no_type_of_missing_weights() -> None:
+    graph = nx.karate_club_graph()
+    with pytest.raises(ga.GeoattnError, match=r"got Graph\. Of a networkx graph: (.*)\.$") as refused:
+        ga.curvature_loss(graph, "hop")
+    tensor = eval(str(refused.value).split("graph: ")[1].rstrip("."), {"torch": torch, "networkx": nx, "graph": graph})
+    expected = ga.ollivier_ricci(graph, "hop").values().mean()
+    assert float(ga.curvature_loss(tensor, "hop")) == pytest.approx(expected, abs=1e-12)
+    index = torch.tensor([[0, 1], [1, 0]])
+    with pytest.raises(ga.GeoattnError, match="got tuple without weights"):
+        ga.curvature_loss((index, None, 2), "hop")
+
+
 def test_no_gradient_of_a_layout_that_torch_cannot_differentiate() -> None:
     graph = torch_coo(weighted(directed=False)).to_sparse_csc().requires_grad_()
     with pytest.raises(ga.GeoattnError, match="layout sparse_coo or sparse_csr; got"):

@@ -146,6 +146,17 @@ def test_bad_input(graph, words):
         ga.ollivier_ricci(graph, "grc-0.6")
 
 
+def test_the_way_to_a_directed_convention_says_that_it_is_not_that_of_the_package():
+    """The source measure of GraphRicciCurvature lies on predecessors."""
+    graph = nx.gnp_random_graph(8, 0.5, seed=1, directed=True)
+    with pytest.raises(
+        ga.GeoattnError, match=r"direction='directed'.*predecessors, use geoattn\.compat\.OllivierRicci"
+    ):
+        ga.ollivier_ricci(graph, "grc-0.6")
+    with pytest.raises(ga.GeoattnError, match=r"direction='directed'.*to_undirected\(\)\.$"):
+        ga.ollivier_ricci(graph, "hop")
+
+
 def test_self_loops_and_isolated_nodes():
     graph = nx.cycle_graph(5)
     graph.add_edge(0, 0, weight=3.0)

@@ -17,7 +17,7 @@ from geoattn.curvature.sparse.transport import solve_sparse
 from geoattn.curvature.transport import Status
 from geoattn.graph.convention import Convention
 from geoattn.graph.sparse_build import SparseGraph, build_sparse, sparse_measures
-from geoattn.graph.sparse_inputs import read_sparse
+from geoattn.graph.sparse_inputs import read_sparse, refuse_directed
 from geoattn.graph.sparse_rows import SparseRows
 
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ def sparse_ricci_flow(
     shrink: Callable[..., Float[np.ndarray, " e"]],
 ) -> EdgeFlow:
     """The flow of a graph given by its edges; arguments as in `ricci_flow`, ``shrink`` makes one step of lengths."""
+    refuse_directed(graph, "ricci_flow")
     weights = read_sparse(graph, convention)
     start = build_sparse(weights, convention)
     inside = _largest_component(start.lengths)

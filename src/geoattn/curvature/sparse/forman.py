@@ -14,7 +14,7 @@ from geoattn._version import __version__
 from geoattn.curvature.sparse.tables import EdgeTable
 from geoattn.graph.convention import Convention
 from geoattn.graph.sparse_build import build_sparse
-from geoattn.graph.sparse_inputs import read_sparse
+from geoattn.graph.sparse_inputs import read_sparse, refuse_directed
 from geoattn.graph.sparse_rows import SparseRows
 
 __all__ = ["EdgeForman", "balanced_forman", "sparse_forman_ricci", "weighted_forman"]
@@ -75,6 +75,7 @@ def sparse_forman_ricci(graph: Any, kind: str, convention: Convention, threshold
     O(sum of min(d_i, d_j)) over edges for ``plain`` and ``augmented``; for ``balanced`` the degrees of the neighbours
     count as well.
     """
+    refuse_directed(graph, "forman_ricci")
     weights = read_sparse(graph, convention)
     built = build_sparse(weights, convention)
     lengths = built.lengths.keep(built.weights.value > threshold)

@@ -14,7 +14,7 @@ from geoattn.curvature.sparse.transport import solve_sparse
 from geoattn.curvature.transport import Status
 from geoattn.graph.convention import Convention
 from geoattn.graph.sparse_build import build_sparse, pull_back_sparse
-from geoattn.graph.sparse_inputs import data_weights, read_sparse
+from geoattn.graph.sparse_inputs import data_weights, is_networkx, read_sparse
 
 __all__ = ["sparse_edge_curvature"]
 
@@ -46,9 +46,14 @@ def _parts(graph: Any) -> tuple[Tensor, Tensor, int]:
         index, n = getattr(graph, "edge_index", None), getattr(graph, "num_nodes", None)
         weight = None if index is None else data_weights(graph)
     if not isinstance(index, Tensor) or not isinstance(weight, Tensor) or n is None:
+        got, way = type(graph).__name__, ""
+        if index is not None:
+            got += " without weights" if weight is None else f" with weights of type {type(weight).__name__}"
+        if is_networkx(graph):
+            way = " Of a networkx graph: torch.from_numpy(networkx.to_numpy_array(graph)).to_sparse()."
         raise GeoattnError(
             "to differentiate give a sparse torch tensor or (edge_index, edge_weight, num_nodes) with torch tensors;"
-            f" got {type(graph).__name__} with weights of type {type(weight).__name__}."
+            f" got {got}.{way}"
         )
     return index, weight, int(n)
 
