@@ -91,6 +91,7 @@ def profile(
         tensors, as data loaders give. Batches are read once; memory does not grow with their number.
     tokenizer, processor
         For texts and images. Default: those of the pipeline, or those in the folder that the model was loaded from.
+        Texts are cut at 512 tokens, or fewer where the model takes fewer: a warning and the notes say how many were.
         Without a processor images are resized to the model's ``config.image_size`` and normalised as for its kind.
     tokens
         ``"all"``, or ``"content"``: CLS, SEP, BOS, registers and other special tokens leave the graph, and rows are
@@ -212,6 +213,7 @@ def profile(
         "edges": "precision" if edges is None else asked, "precision": widest_interval(run, asked),
         "lenses": list(chosen), "smoothness_samples": smoothness_samples if "smoothness" in chosen else 0, "seed": seed,
         "resamplings": resamplings, "level": level, "threads": threads or default_threads(),
+        "notes": source.notes,
     }, started)  # fmt: skip
 
 
@@ -262,7 +264,9 @@ def finish(
         "max_gap": max(part.max_gap for part in parts),
         "statuses": statuses,
         "skipped": run.skipped,
-        "notes": [note for lens, states in seen for note in lens.notes(list(states.values()))],
+        "notes": [
+            *settings.get("notes", ()), *(note for lens, states in seen for note in lens.notes(list(states.values())))
+        ],
         "seconds": round(time.perf_counter() - started, 3),
         "versions": {
             "geoattn": __version__, "torch": torch.__version__, "numpy": np.__version__,
