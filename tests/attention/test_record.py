@@ -99,6 +99,9 @@ def test_layers_that_do_not_exist(model: Stack, x: Tensor) -> None:
         capture(model, layers="encoder.*")
     with pytest.raises(GeoattnError, match="layers must be a pattern"):
         capture(model, layers=[])
+    for number in (3, [0], True):
+        with pytest.raises(GeoattnError, match=r"layers must be a pattern.*'\*\.3' is the one that is named 3"):
+            capture(model, layers=number)
     with capture(model, layers="blocks.*.mlp") as record:  # a module, but not one with attention
         model(x)
     with pytest.raises(GeoattnError, match=r"modules in which attention ran: 'blocks.0.attn', .* and 4 more"):

@@ -7,8 +7,10 @@ import sys
 
 import pytest
 import typer
+from transformers import ViTConfig, ViTModel
 from typer.testing import CliRunner
 
+import geoattn as ga
 from geoattn.cli.report import report
 from tests.cli.test_interrupt import interrupted
 from tests.profiles.test_spread import PlainRay
@@ -107,7 +109,7 @@ def test_a_function_gives_the_model_and_two_models_are_compared(run, tmp_path):
         (["--out", "."], "--out must be a file; . is a folder"),
         (["bert-tiny"], "--data is needed for bert-tiny"),
         (["lvit-digits", "--data", "no.txt"], "cannot read no.txt"),
-        (["lvit-digits", "--data", "lines.txt"], "takes images; it has no tokenizer"),
+        (["lvit-digits", "--data", "lines.txt"], "takes images, but the data are texts"),
         (["no_module:f", "--data", "digits"], "cannot import no_module"),
         (["mine:absent", "--data", "digits"], "mine has no function absent"),
         (["mine:nothing", "--data", "digits"], "must return a torch.nn.Module"),
@@ -144,8 +146,26 @@ def test_texts_come_from_lines(tmp_path):
     path = tmp_path / "lines.txt"
     path.write_bytes(b"one two\r\n\n<b>\n")
     data = read_data(str(path), "model", "test", None, 0)
-    assert data.texts == ("one two", "", "<b>")
-    assert len(read_data(str(path), "model", "test", 2, 0)) == 2
+    assert data.texts == ("one two", "<b>")  # a blank line is no text
+    assert len(read_data(str(path), "model", "test", 1, 0)) == 1
+    path.write_text("\n \n\t\n")
+    with pytest.raises(ga.GeoattnError, match=r"lines\.txt holds no sample"):
+        read_data(str(path), "model", "test", None, 0)
+
+
+def test_a_model_of_another_kind_is_said_in_words(run, tmp_path):
+    """The folder of an image model has no tokenizer, and one of llama2.c no configuration."""
+    (tmp_path / "lines.txt").write_text("one\ntwo\n")
+    images, other = tmp_path / "images", tmp_path / "other"
+    config = ViTConfig(image_size=16, patch_size=8, hidden_size=8, num_hidden_layers=1, num_attention_heads=1)
+    ViTModel(config).save_pretrained(images)
+    other.mkdir()
+    for name in ("model.bin", "tokenizer.bin"):
+        (other / name).write_bytes(b"0")
+    for folder, words in ((images, "images takes images, but the data are texts"), (other, "ga.models.load_llama2c(")):
+        result = run(folder, "--data", "lines.txt")
+        assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+        assert words in result.stderr
 
 
 def test_ctrl_c_leaves_no_file(tmp_path):

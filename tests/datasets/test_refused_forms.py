@@ -90,6 +90,22 @@ def test_the_wrong_medium_and_a_missing_tokenizer_are_named(text_folder: Path, i
         ga.robustness(ga.load_model(image_folder), [torch.zeros(1, 3, 16, 16)], [Flip(1.0)])
 
 
+def test_a_tokenizer_that_transformers_made_up_is_refused(text_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    ga.load_model(text_folder).save_pretrained(folder)  # pyright: ignore[reportCallIssue]
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
+    with pytest.raises(ga.GeoattnError, match=r"model has no vocabulary for texts: expected .*vocab\.txt"):
+        ga.profile(ga.load_model(folder), TEXTS)
+
+
+@pytest.mark.parametrize("door", ["profile", "features"])
+def test_the_name_of_a_tokenizer_is_no_tokenizer(door: str, text_folder: Path) -> None:
+    with pytest.raises(ga.GeoattnError, match=r"not its name; got '.*': give ga\.load_tokenizer\('"):
+        getattr(ga, door)(ga.load_model(text_folder), TEXTS, tokenizer=str(text_folder))
+    with pytest.raises(ga.GeoattnError, match=r"tokenizer must be a tokenizer of transformers.*; got int"):
+        getattr(ga, door)(ga.load_model(text_folder), TEXTS, tokenizer=3)
+
+
 def test_names_of_classes_must_be_those_of_the_model(text_folder: Path) -> None:
     model = ga.load_model(text_folder)
     names = ["good", "bad", "bad", "good"]

@@ -130,6 +130,9 @@ def test_bad_folders(tmp_path):
         load_llama2c(tmp_path / "nowhere")
     with pytest.raises(GeoattnError, match=r"expected one model .* got 0 and 0"):
         load_llama2c(tmp_path)
+    (tmp_path / "model.bin").write_bytes(b"0")
+    with pytest.raises(GeoattnError, match=r"expected the folder .*; got the file .*model\.bin: give '.*'\."):
+        load_llama2c(tmp_path / "model.bin")
 
 
 @pytest.mark.parametrize("byte", [b"<0x00>", b"\0"])

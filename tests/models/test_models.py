@@ -178,7 +178,8 @@ def one_line(pattern, *args, **options):
 
 def edit_config(folder, **changes):
     path = folder / "config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    known = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({**known, **changes}))
 
 
 def test_weights_that_do_not_fit(folder):
@@ -271,6 +272,25 @@ def test_tokenizer_of_a_folder(folder):
     assert ids == [2, 5, 6, 3]
     with pytest.raises(GeoattnError, match="takes images; it has no tokenizer"):
         load_tokenizer("vit-b16")
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "roberta", "t5", "mpnet", "camembert", "llama"])
+def test_a_folder_without_a_vocabulary_has_no_tokenizer(tmp_path, kind):
+    """Otherwise transformers makes up a tokenizer that knows its special tokens only."""
+    edit_config(tmp_path, model_type=kind)
+    with pytest.raises(
+        GeoattnError, match=r"has no vocabulary .*tokenizer\.json or .*tokenizer\.save_pretrained"
+    ) as told:
+        load_tokenizer(tmp_path)
+    assert str(tmp_path) in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(("kind", "name"), [("t5", "ByT5Tokenizer"), ("canine", "CanineTokenizer")])
+def test_a_tokenizer_of_bytes_needs_no_vocabulary(tmp_path, kind, name):
+    edit_config(tmp_path, model_type=kind)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": name}))
+    assert len(load_tokenizer(tmp_path)("Good film").input_ids) > 9
 
 
 # ------------------------------------------------------------------------------------------------ arguments

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
@@ -15,6 +17,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import geoattn as ga
+from tests.datasets.test_forms import TEXTS, text_folder
+
+__all__ = ["text_folder"]  # a fixture
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +83,39 @@ def test_a_pipeline_predicts(model: Any, pixels: torch.Tensor) -> None:
     fitted = geometry.fit(pixels)
     assert len(fitted.get_feature_names_out()) == fitted.transform(pixels[:4]).shape[1]
     assert clone(geometry).get_params()["edges"] == 8
+
+
+@pytest.mark.parametrize("form", ["list", "objects", "column of an array", "Series", "DataFrame"])
+def test_a_step_of_scikit_learn_takes_texts_as_features_does(form: str, text_folder: Path) -> None:
+    forms: dict[str, Any] = {
+        "list": TEXTS, "objects": np.array(TEXTS, dtype=object), "column of an array": np.array(TEXTS)[:, None],
+        "Series": pd.Series(TEXTS, index=range(3, 7)), "DataFrame": pd.DataFrame({"text": TEXTS, "n": range(4)}),
+    }  # fmt: skip
+    bare = ga.load_model(text_folder)
+    found = ga.AttentionGeometry(bare, edges=8).fit_transform(forms[form])
+    np.testing.assert_allclose(found, ga.features(bare, TEXTS, edges=8).fillna(0.0), atol=1e-6)
+
+
+def test_a_step_of_scikit_learn_takes_the_column_that_is_named(text_folder: Path) -> None:
+    model, frame = ga.load_model(text_folder), pd.DataFrame({"a": TEXTS, "b": TEXTS[::-1]})
+    found = ga.AttentionGeometry(model, edges=8, column="b").fit_transform(frame)
+    np.testing.assert_allclose(found, ga.features(model, frame, column="b", edges=8).fillna(0.0), atol=1e-6)
+    for given, words in (
+        (frame, "which column holds the texts"), (TEXTS[0], "cannot use the text 'the film is good'"),
+        (None, "at least one sample; got NoneType"), (["good", 3], "row 1: expected a text; got int"),
+    ):  # fmt: skip
+        with pytest.raises(ga.GeoattnError, match=words):
+            ga.AttentionGeometry(model).fit(given)
+    model.config._name_or_path = ""
+    with pytest.raises(ga.GeoattnError, match="no tokenizer lies beside the model"):
+        ga.AttentionGeometry(model).fit(TEXTS)
+
+
+def test_a_step_of_scikit_learn_takes_numbers_with_columns(model: Any, text_folder: Path) -> None:
+    ids = pd.DataFrame([[2, 5, 6, 3], [2, 8, 6, 3]])
+    bare = ga.load_model(text_folder)
+    found = ga.AttentionGeometry(bare, edges=8).fit_transform(ids)
+    np.testing.assert_allclose(found, ga.features(bare, [torch.tensor(ids.to_numpy())], edges=8), atol=1e-6)
 
 
 def test_bad_input(model: Any, pixels: torch.Tensor) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -100,3 +103,41 @@ def test_models_of_different_depth_are_compared_at_both_ends(
 def test_missing_rows_are_named(profiles: tuple[ga.profiles.Profile, ga.profiles.Profile]) -> None:
     with pytest.raises(ga.GeoattnError, match="no row for curvature, markov, mode"):
         profiles[0].value("mode")
+
+
+@pytest.mark.parametrize(
+    ("statistic", "place", "words"),
+    [
+        ("first_token", {"layer": 0, "head": 0}, r"belongs to the lens sink_mass. Give lens='sink_mass'\. See"),
+        ("meen", {}, r"the lens curvature has distance_to_one, .* Did you mean 'mean'\? See"),
+        ("row_entropy", {"lens": "wheights"}, "belongs to the lens weights"),
+        ("mode", {"lens": "wheights"}, "this profile has the lenses curvature, .*weights"),
+        ("mean", {"convention": "grc-0.5"}, "the lens curvature has (markov, hop|hop, markov)"),
+        ("first_token", {"lens": "sink_mass", "convention": "hop"}, "the lens sink_mass has no convention"),
+        ("mean", {"layer": 8}, "this profile has layers 0 to 7"),
+        ("mean", {"layer": 0, "head": 1}, "layer 0 has heads 0 to 0"),
+        ("mean", {"head": 0}, "Give layer="),
+        ("q05", {}, "the lens curvature has q05 in other places only"),
+    ],
+)
+def test_a_missing_row_says_where_to_look(
+    profiles: tuple[ga.profiles.Profile, ga.profiles.Profile], statistic: str, place: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ga.GeoattnError, match=f"no row for .*{words}"):
+        profiles[0].value(statistic, **place)
+
+
+def test_what_cannot_be_compared_is_said(
+    profiles: tuple[ga.profiles.Profile, ga.profiles.Profile], tmp_path: Path
+) -> None:
+    model, digits = ga.load_model("lvit-digits"), ga.load_data("digits", split="test", limit=3)
+    other = ga.profile(model, digits, convention="grc-0.5")
+    with pytest.raises(ga.GeoattnError, match=r"share no convention \(markov, hop; grc-0\.5\): profile one"):
+        profiles[0].compare(other)
+    assert len(profiles[0].compare(other, "first_token", lens="sink_mass")) == 9
+    with pytest.raises(ga.GeoattnError, match="not both profiles have the convention markov: give one of hop"):
+        profiles[0].compare(ga.profile(model, digits, convention="hop"))
+    with pytest.raises(ga.GeoattnError, match=r"expected a Profile, .*; got LViT\. Profile the model first"):
+        profiles[0].compare(model)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ga.GeoattnError, match=r"expected a Profile, .*; got int"):
+        profiles[0].report(tmp_path / "r.html", other=3)  # pyright: ignore[reportArgumentType]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
@@ -65,3 +67,32 @@ def test_few_layers_have_no_trend_and_one_sample_no_interval(hostile):
     assert np.isfinite(depth_change(one, "markov").value)
     assert depth_change(one, "markov").sign == 0
     assert np.isnan(depth_trend(one, "markov").low)
+
+
+def test_resamplings_that_drew_no_sample_have_no_trend(digits):
+    """They counted as a correlation of +1: the order of NaN is that of the layers."""
+    drawn = np.arange(digits.settings["resamplings"]) % 4 != 0
+    some = replace(digits, resampled={key: both * drawn for key, both in digits.resampled.items()})
+    resampled = ratios(digits, range(8), "distance_to_one", "markov")[:, drawn]
+    expected = [spearmanr(range(8), column).statistic for column in resampled.T]
+    trend = depth_trend(some, "markov")
+    assert (trend.low, trend.high) == pytest.approx(tuple(np.quantile(expected, [0.025, 0.975])))
+    link, before = variance_link(some, "markov"), variance_link(digits, "markov")
+    assert link.high == pytest.approx(before.high, abs=0.1)
+
+
+def test_two_samples_have_the_interval_of_the_resamplings_that_saw_one():
+    profile = ga.profile(ga.load_model("lvit-digits"), ga.load_data("digits", split="test", limit=2))
+    seen = ratios(profile, range(8), "distance_to_one", "markov")
+    seen = seen[:, np.isfinite(seen).all(axis=0)]
+    expected = [spearmanr(range(8), column).statistic for column in seen.T]
+    trend = depth_trend(profile, "markov")
+    assert seen.shape[1] < 1000
+    assert (trend.low, trend.high) == pytest.approx(tuple(np.quantile(expected, [0.025, 0.975])))
+
+
+def test_layers_that_are_all_alike_have_no_trend(digits):
+    """As of uniform attention: the order of equal values was that of the layers."""
+    table = digits.table.copy()
+    table.loc[table["statistic"] == "distance_to_one", "value"] = 0.5
+    assert depth_trend(replace(digits, table=table), "markov") is None

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import geoattn as ga
+from geoattn.profiles.record_profile import record_profile
 from geoattn.report.page import write_report
 from tests.report.test_browser import CHROMIUM, DRIVER, Page, driver
 
@@ -106,8 +107,6 @@ def test_a_click_on_a_cell_shows_the_graph_of_that_head(driver: Any, hostile: An
 
 
 def test_a_record_shows_the_numbers_of_its_sample(record: Any) -> None:
-    from geoattn.profiles.record_profile import record_profile
-
     small = record_profile(list(record), 1)
     expected = ga.ollivier_ricci(record[4].attention(sample=1)).values()
     assert small.value("mean", layer=4)[0] == pytest.approx(expected.mean(), abs=1e-6)
@@ -121,7 +120,8 @@ def test_a_record_shows_the_numbers_of_its_sample(record: Any) -> None:
     [
         (lambda r: r.view(sample=9), "the record has samples 0 to 2; got 9"),
         (lambda r: r.view(tokens=["a"]), "name each of the 17 tokens; got 1"),
-        (lambda r: r.view(colour="red"), "does not know this choice"),
+        (lambda r: r.view(colour="red"), "this choice: colour; it has sample, tokens, convention, height"),
+        (lambda r: record_profile(list(r)).view(layer=2, head=0), "this choice: layer, head; it has flows, height"),
         (lambda r: ga.report.view(3), "there is no view of int; there is one of Profile, Record"),
         (lambda r: ga.ollivier_ricci(ga.datasets.load_sample()[0, 0, 0]).view(tokens=["a"]), "each of the 17 tokens"),
     ],

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
 
 from geoattn._core.errors import GeoattnError
 from geoattn._core.names import did_you_mean
 
 __all__ = ["Layers", "chooser", "complain", "name_some"]
 
-Layers = str | Sequence[str] | Callable[[str], bool] | None
+if TYPE_CHECKING:
+    Layers = str | Sequence[str] | Callable[[str], bool] | None
+else:  # checked by `chooser`, with words that help
+    Layers = Any
 
 
 def chooser(layers: Layers) -> Callable[[str], bool]:
@@ -33,7 +37,10 @@ def chooser(layers: Layers) -> Callable[[str], bool]:
         return lambda name: bool(layers(name))
     patterns = _patterns(layers)
     if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
-        raise GeoattnError(f"layers must be a pattern, a list of patterns or a function of the name; got {layers!r}.")
+        raise GeoattnError(
+            f"layers must be a pattern, a list of patterns or a function of the name; got {layers!r}. Layers are named"
+            " as the modules of the model: '*.3' is the one that is named 3, with all inside it."
+        )
 
     def chosen(name: str) -> bool:
         parts = name.split(".")
@@ -56,10 +63,10 @@ def _nearest_layer(name: str, names: Iterable[str]) -> str:
     return did_you_mean(name, dict.fromkeys(paths))
 
 
-def _patterns(layers: Layers) -> list[str]:
+def _patterns(layers: Layers) -> list[Any]:
     if layers is None or callable(layers):
         return []
-    return [layers] if isinstance(layers, str) else list(layers)
+    return [layers] if isinstance(layers, str) or not isinstance(layers, Iterable) else list(layers)
 
 
 def name_some(names: Iterable[str], limit: int = 8) -> str:

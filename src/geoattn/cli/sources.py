@@ -46,12 +46,19 @@ def read_model(name: str, *, text: bool) -> Source:
     The function takes no argument and gives a model, or a model and its tokenizer. Its module is looked for in the
     working directory first. For ``text`` data the tokenizer is that of the same name.
     """
+    from geoattn.datasets.companions import Companions
     from geoattn.models.loading import load_model, load_tokenizer
 
     if _FUNCTION.fullmatch(name) and not os.path.exists(name):
         model, tokenizer, code = _call(name)
     else:
-        model, tokenizer, code = load_model(name), load_tokenizer(name) if text else None, b""
+        model, tokenizer, code = load_model(name), None, b""
+        if text and Companions(model).takes_images:
+            raise GeoattnError(
+                f"{name} takes images, but the data are texts; give --data digits, mnist, fashion-mnist, cifar10 or a"
+                " folder of images."
+            )
+        tokenizer = load_tokenizer(name) if text else None
     if text and tokenizer is None:
         raise GeoattnError(f"{name} gives a model without a tokenizer; for texts it must return (model, tokenizer).")
     config = getattr(model, "config", None)

@@ -11,10 +11,9 @@ import numpy as np
 from torch import nn
 
 from geoattn._core.errors import GeoattnError
+from geoattn.datasets.vocabulary import check_tokenizer, check_vocabulary, has_tokenizer
 
 __all__ = ["Companions", "companions_of"]
-
-_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "tokenizer.model", "vocab.json")
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,11 +30,13 @@ class Companions:
         if self.given_tokenizer is not None:
             return self.given_tokenizer
         folder = self._folder()
-        if folder is None or not any((folder / name).is_file() for name in _TOKENIZER_FILES):
+        if folder is None or not has_tokenizer(folder):
             return None
         from transformers import AutoTokenizer
 
-        return _load(AutoTokenizer, folder)
+        tokenizer = _load(AutoTokenizer, folder)
+        check_vocabulary(tokenizer, folder)
+        return tokenizer
 
     @cached_property
     def processor(self) -> Any:
@@ -89,6 +90,7 @@ def companions_of(model: Any, tokenizer: Any = None, processor: Any = None) -> C
             f"model must be a torch.nn.Module or a pipeline of transformers; got {type(model).__name__}. Load it with"
             " ga.load_model."
         )
+    check_tokenizer(tokenizer)
     return Companions(model, tokenizer, processor)
 
 

@@ -12,11 +12,12 @@ from torch.nn import functional
 from geoattn._core.errors import GeoattnError
 from geoattn.datasets.dataset import Dataset
 from geoattn.datasets.pixel_norm import pixel_norm
+from geoattn.datasets.token_limit import token_limit
+from geoattn.datasets.vocabulary import check_tokenizer
 
 __all__ = ["feed"]
 
 _IMAGES, _TEXTS = 32, 8  # in a batch
-_LONGEST = 512  # tokens of a text, unless the tokenizer knows a smaller limit
 
 
 def feed(
@@ -27,13 +28,14 @@ def feed(
     Images: as they are, in [0, 1], for L-ViT; for a model with ``config.image_size``, resized to it, with the number of
     channels that it expects, and normalised by ``mean`` and ``std`` (by default the model's own, see
     `geoattn.datasets.pixel_norm.pixel_norm`). Those of a ``fitted`` data set keep the size that the model's own image
-    processor gave them. Texts: by the tokenizer, padded to the longest of the batch, cut at the tokenizer's limit or
-    512 tokens.
+    processor gave them. Texts: by the tokenizer, padded to the longest of the batch, cut at 512 tokens, or
+    fewer where the tokenizer or the model take fewer (see `geoattn.datasets.token_limit.token_limit`).
     """
     if dataset.texts is not None:
         if tokenizer is None:
             raise GeoattnError(f"{dataset.name} holds texts: give tokenizer=, for example ga.load_tokenizer(name).")
-        yield from _texts(dataset.texts, tokenizer)
+        check_tokenizer(tokenizer)
+        yield from _texts(dataset.texts, tokenizer, token_limit(tokenizer, model))
         return
     config = getattr(model, "config", None)
     mean, std = pixel_norm(model, mean, std)
@@ -53,8 +55,7 @@ def feed(
         yield {"pixel_values": (pixels - mean) / std}
 
 
-def _texts(texts: tuple[str, ...], tokenizer: Any) -> Iterator[dict[str, Tensor]]:
-    limit = min(_LONGEST, int(getattr(tokenizer, "model_max_length", _LONGEST)))
+def _texts(texts: tuple[str, ...], tokenizer: Any, limit: int) -> Iterator[dict[str, Tensor]]:
     if getattr(tokenizer, "pad_token", None) is None:
         size = 1  # a tokenizer without padding: one by one
     else:

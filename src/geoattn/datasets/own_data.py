@@ -19,6 +19,7 @@ from geoattn.datasets.forms.form import Asked, Samples
 from geoattn.datasets.forms.images import open_picture
 from geoattn.datasets.forms.loaders import inputs_and_labels
 from geoattn.datasets.forms.registry import nearest_ways, read_samples
+from geoattn.datasets.token_limit import Cuts
 
 __all__ = ["OwnBatches", "as_dataset", "feed_options", "perturbable"]
 
@@ -43,6 +44,7 @@ class OwnBatches:
                 self._samples = found
         parts = None if self._samples is None else self._samples.parts
         self.repeatable = parts is None or isinstance(parts, Sequence)
+        self._cuts: Cuts | None = None
 
     @property
     def name(self) -> str:
@@ -51,7 +53,26 @@ class OwnBatches:
             return f"{self.dataset.name} ({self.dataset.split})"
         return "batches" if self._samples is None else self._samples.name
 
+    @property
+    def notes(self) -> list[str]:
+        """What a reader must know of the batches that were seen: how many texts were cut."""
+        return [note] if self._cuts is not None and (note := self._cuts.note()) else []
+
     def __iter__(self) -> Iterator[Any]:
+        """One pass; the first one counts the texts that are cut, and warns of them once."""
+        if self._cuts is not None:
+            yield from self._pass(None)
+            return
+        self._cuts = Cuts(self._companions.tokenizer, self._companions.model)
+        if self.dataset is not None and self.dataset.texts is not None:
+            self._cuts.count(self.dataset.texts)
+            self._cuts.say()
+            yield from self._pass(None)
+            return
+        yield from self._pass(self._cuts)
+        self._cuts.say()
+
+    def _pass(self, cuts: Cuts | None) -> Iterator[Any]:
         if self.dataset is not None:
             yield from self._fed(self.dataset)
             return
@@ -61,9 +82,9 @@ class OwnBatches:
             return
         assert self._samples.parts is not None
         for number, item in enumerate(self._samples.parts):
-            yield from self._part(item, number)
+            yield from self._part(item, number, cuts)
 
-    def _part(self, item: Any, number: int) -> Iterator[Any]:
+    def _part(self, item: Any, number: int, cuts: Cuts | None) -> Iterator[Any]:
         if isinstance(item, Tensor) or (isinstance(item, (tuple, list)) and item and isinstance(item[0], Tensor)):
             yield item if isinstance(item, Tensor) else item[0]
             return
@@ -73,7 +94,10 @@ class OwnBatches:
         if found.batches is not None:
             yield from found.batches
             return
-        yield from self._fed(as_dataset(found, self._companions)[0])
+        dataset = as_dataset(found, self._companions)[0]
+        if cuts is not None and dataset.texts is not None:
+            cuts.count(dataset.texts)
+        yield from self._fed(dataset)
 
     def _fed(self, dataset: Dataset) -> Iterator[Any]:
         return feed(dataset, self._companions.model, **feed_options(dataset, self._companions))

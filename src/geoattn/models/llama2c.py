@@ -48,6 +48,11 @@ def load_llama2c(folder: str | os.PathLike[str]) -> tuple[LlamaForCausalLM, Any]
     ([1, 35, 75, 108], 2)
     """
     folder = Path(folder)
+    if folder.is_file():
+        raise GeoattnError(
+            f"expected the folder of the model and its tokenizer (tok*.bin); got the file {folder}: give"
+            f" {str(folder.parent)!r}."
+        )
     if not folder.is_dir():
         raise GeoattnError(f"no such folder: {folder}")
     models = sorted(p for p in folder.glob("*.bin") if not p.name.startswith("tok"))

@@ -16,6 +16,7 @@ from geoattn._core.errors import GeoattnError
 from geoattn._core.names import did_you_mean
 from geoattn._core.read_limit import read_limit
 from geoattn.datasets.hub import hub_reachable, only_cached
+from geoattn.datasets.vocabulary import check_vocabulary, has_tokenizer, without_vocabulary
 from geoattn.models.lvit import LViT, LViTConfig
 from geoattn.models.lvit_file import load_lvit
 from geoattn.models.model_size import check_settings, check_size
@@ -98,6 +99,8 @@ def load_model(
 def load_tokenizer(name_or_path: str | os.PathLike[str]) -> Any:
     r"""The tokenizer of a text model: by name, from a folder, or from the hub, as in `load_model`.
 
+    A folder without the vocabulary is an error. Tokenizers of bytes have none and need no file.
+
     Examples
     --------
     A folder with a configuration and a vocabulary; by name it is ``load_tokenizer("bert-tiny")``:
@@ -115,7 +118,14 @@ def load_tokenizer(name_or_path: str | os.PathLike[str]) -> Any:
     from transformers import AutoTokenizer
 
     source = _Source.of(name_or_path, entry)
-    return source.call(AutoTokenizer.from_pretrained)
+    try:
+        tokenizer = source.call(AutoTokenizer.from_pretrained)
+    except GeoattnError:
+        if source.local and not has_tokenizer(Path(source.place)):
+            raise without_vocabulary(source.place) from None
+        raise
+    check_vocabulary(tokenizer, source.place)
+    return tokenizer
 
 
 def _named_lvit(entry: Entry, weights: str, classes: int | None, seed: int, changes: dict[str, Any]) -> LViT:

@@ -21,7 +21,9 @@ def check_folder(folder: Path) -> None:
     """A configuration of transformers that names no code of its own; an error of one line otherwise."""
     config = folder / "config.json"
     if not config.is_file():
-        raise GeoattnError(f"{folder} has no config.json; expected a folder that save_pretrained wrote.")
+        raise GeoattnError(
+            f"{folder} has no config.json; expected a folder that save_pretrained wrote.{_other_format(folder)}"
+        )
     content = _settings(config)
     if not isinstance(content, dict) or "model_type" not in content:
         raise GeoattnError(f"{config} names no model_type, so it is not a configuration of transformers.")
@@ -84,6 +86,16 @@ def check_weights(folder: Path) -> None:
 def weight_bytes(folder: Path) -> int:
     """Bytes of all the weights of a folder."""
     return sum(path.stat().st_size for path in folder.glob("*.safetensors") if path.is_file())
+
+
+def _other_format(folder: Path) -> str:
+    """The way to read a folder of llama2.c, with a space before it; empty for others."""
+    if not any(folder.glob("tok*.bin")) or all(path.name.startswith("tok") for path in folder.glob("*.bin")):
+        return ""
+    return (
+        f" Its .bin files look like llama2.c: ga.models.load_llama2c({str(folder)!r}) gives the model and its"
+        " tokenizer; on the command line, name a function that returns them, as module:function."
+    )
 
 
 def _settings(path: Path) -> Any:

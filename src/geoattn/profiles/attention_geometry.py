@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from geoattn._core.errors import GeoattnError
+from geoattn.datasets.forms.form import came
 from geoattn.profiles.feature_table import features
 
 __all__ = ["AttentionGeometry"]
@@ -24,12 +25,14 @@ class AttentionGeometry(TransformerMixin, BaseEstimator):
     ----------
     model
         A PyTorch model with attention.
-    tokenizer
-        For texts: then X is a list of strings. Without one X is an array of images or of token numbers.
+    tokenizer, column
+        For texts, as in `geoattn.features`: X is a list, an array or a column of strings, or a DataFrame whose
+        ``column`` holds them. Without a tokenizer the one beside the model is taken. Other arrays, and DataFrames of
+        numbers, are images or token numbers as the model takes them.
     convention, layers, edges, eigenvalues, seed
         As in `geoattn.features`.
     batch_size
-        Samples in one forward pass.
+        Images or rows of token numbers in one forward pass; how many texts are in one makes no difference.
 
     Examples
     --------
@@ -49,6 +52,7 @@ class AttentionGeometry(TransformerMixin, BaseEstimator):
         model: Any = None,
         *,
         tokenizer: Any = None,
+        column: Any = None,
         convention: Any = "markov",
         layers: Any = None,
         edges: Any = 64,
@@ -58,6 +62,7 @@ class AttentionGeometry(TransformerMixin, BaseEstimator):
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
+        self.column = column
         self.convention = convention
         self.layers = layers
         self.edges = edges
@@ -69,9 +74,10 @@ class AttentionGeometry(TransformerMixin, BaseEstimator):
         """Learn the names of the columns from the first samples."""
         if self.model is None:
             raise GeoattnError("AttentionGeometry needs a model: AttentionGeometry(model).")
-        if len(X) == 0:
-            raise GeoattnError("AttentionGeometry needs at least one sample; got none.")
-        self.feature_names_out_ = np.asarray(self._table(X[: self.batch_size]).columns, dtype=object)
+        if not hasattr(X, "__len__") or len(X) == 0:
+            raise GeoattnError(f"AttentionGeometry needs at least one sample; got {came(X)}.")
+        first = X if isinstance(X, str) else X[: self.batch_size]
+        self.feature_names_out_ = np.asarray(self._table(first).columns, dtype=object)
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -86,16 +92,22 @@ class AttentionGeometry(TransformerMixin, BaseEstimator):
         return self.feature_names_out_
 
     def _table(self, X: Any) -> Any:
-        options = {name: getattr(self, name) for name in ("convention", "layers", "edges", "eigenvalues", "seed")}
-        return features(self.model, list(self._batches(X)), **options)
+        names = ("tokenizer", "column", "convention", "layers", "edges", "eigenvalues", "seed")
+        return features(self.model, self._samples(X), **{name: getattr(self, name) for name in names})
 
-    def _batches(self, X: Any) -> Any:
+    def _samples(self, X: Any) -> Any:
+        """Numbers as batches of the model; texts, and what has columns, as `features` takes them."""
         import torch
 
-        for first in range(0, len(X), self.batch_size):
-            some = X[first : first + self.batch_size]
-            if self.tokenizer is not None:
-                texts = [str(text) for text in some]
-                yield dict(self.tokenizer(texts, return_tensors="pt", padding=True, truncation=True))
-            else:
-                yield torch.as_tensor(np.asarray(some)) if not isinstance(some, torch.Tensor) else some
+        if isinstance(X, torch.Tensor):
+            return list(X.split(self.batch_size))
+        if self.column is not None or isinstance(X, str) or (isinstance(X, (list, tuple)) and isinstance(X[0], str)):
+            return X
+        try:
+            array = np.asarray(X)
+        except ValueError:  # rows of different lengths
+            return X
+        if array.dtype.kind in "biuf":
+            return list(torch.tensor(array).split(self.batch_size))  # a copy: PyTorch wants arrays that it may write
+        flat = array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1 and not hasattr(X, "columns"))
+        return array.ravel().tolist() if flat else X

@@ -91,6 +91,7 @@ def profile(
         tensors, as data loaders give. Batches are read once; memory does not grow with their number.
     tokenizer, processor
         For texts and images. Default: those of the pipeline, or those in the folder that the model was loaded from.
+        Texts are cut at 512 tokens, or fewer where the model takes fewer: a warning and the notes say how many were.
         Without a processor images are resized to the model's ``config.image_size`` and normalised as for its kind.
     tokens
         ``"all"``, or ``"content"``: CLS, SEP, BOS, registers and other special tokens leave the graph, and rows are
@@ -207,11 +208,13 @@ def profile(
         raise GeoattnError(
             f"no self-attention over two or more tokens ran; skipped: {', '.join(run.skipped) or 'nothing'}."
         )
+    short = _short_samples(run, tokens)
     return finish(run, conventions, level, {
         "model": name or type(model).__name__, "data": data or source.name, "tokens": tokens, "sink": sink,
         "edges": "precision" if edges is None else asked, "precision": widest_interval(run, asked),
         "lenses": list(chosen), "smoothness_samples": smoothness_samples if "smoothness" in chosen else 0, "seed": seed,
         "resamplings": resamplings, "level": level, "threads": threads or default_threads(),
+        "notes": [*source.notes, *short],
     }, started)  # fmt: skip
 
 
@@ -226,6 +229,21 @@ def _read_conventions(convention: Any) -> tuple[Convention, ...]:
     if any(c.heads == "mean" for c in found):
         raise GeoattnError("a profile is by head; heads='mean' averages them: use ollivier_ricci on the maps.")
     return found
+
+
+def _short_samples(run: Run, tokens: str) -> list[str]:
+    """A note on samples with fewer than two tokens in the graph, which have no edge; an error when all are so short."""
+    if not run.without_edges:
+        return []
+    count = len(set().union(*run.numbers.values()))
+    if run.without_edges < count:
+        has = "has" if run.without_edges == 1 else "have"
+        return [f"{run.without_edges:,} of {count:,} samples {has} fewer than two tokens in the graph, and no edge"]
+    instead = ", or tokens='all'" if tokens == "content" else ""
+    raise GeoattnError(
+        f"no sample has two tokens in the graph with tokens={tokens!r}, so that there is no edge: give longer"
+        f" samples{instead}."
+    )
 
 
 def _count_samples(source: OwnBatches, model: Any) -> int | None:
@@ -262,7 +280,9 @@ def finish(
         "max_gap": max(part.max_gap for part in parts),
         "statuses": statuses,
         "skipped": run.skipped,
-        "notes": [note for lens, states in seen for note in lens.notes(list(states.values()))],
+        "notes": [
+            *settings.get("notes", ()), *(note for lens, states in seen for note in lens.notes(list(states.values())))
+        ],
         "seconds": round(time.perf_counter() - started, 3),
         "versions": {
             "geoattn": __version__, "torch": torch.__version__, "numpy": np.__version__,

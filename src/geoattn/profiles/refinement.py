@@ -64,4 +64,5 @@ def widest_interval(run: Run, asked: Any) -> dict[str, float] | None:
         for state in run.of_lens(k).values()
         for h in range(len(state.low))
     ]
-    return {"asked": asked.half_width, "reached": float(np.nanmax(widest)) if widest else 0.0}
+    known = [width for width in widest if np.isfinite(width)]
+    return {"asked": asked.half_width, "reached": max(known, default=float("nan") if widest else 0.0)}

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
@@ -15,6 +15,7 @@ from jaxtyping import Float
 from geoattn._core.display import Viewable
 from geoattn._core.errors import GeoattnError
 from geoattn._core.files import write_atomically
+from geoattn._core.names import did_you_mean
 from geoattn._core.numpy_files import read_npz
 from geoattn._core.parquet_files import open_parquet, read_columns
 from geoattn._core.visible import visible
@@ -25,7 +26,11 @@ from geoattn.profiles.means import interval
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Key", "Profile"]
+    Other: TypeAlias = "Profile"
+else:  # checked by `check_profile`, with words that help
+    Other = Any
+
+__all__ = ["Key", "Profile", "check_profile", "shared_conventions"]
 
 _FORMAT = 1
 
@@ -143,23 +148,50 @@ class Profile(Viewable):
         rows = t.loc[wanted]
         if len(rows) != 1:
             raise GeoattnError(
-                f"no row for {lens}, {convention or 'no convention'}, {statistic}, layer {layer}, head {head}; see"
-                " .to_pandas() for those there are."
+                f"no row for {lens}, {convention or 'no convention'}, {statistic}, layer {layer}, head {head}:"
+                f" {self._missing(statistic, lens, layer, head, convention)} See .to_pandas() for those there are."
             )
         row = rows.iloc[0]
         return float(row.value), float(row.lower), float(row.upper)
 
-    def compare(self, other: Profile, statistic: str = "distance_to_one", *, lens: str = "curvature",
+    def _missing(self, statistic: str, lens: str, layer: int | None, head: int | None, convention: str) -> str:
+        """Why there is no such row."""
+        t = self.table
+        own, others = t[t["lens"] == lens], dict.fromkeys(t.loc[t["statistic"] == statistic, "lens"])
+        known = list(dict.fromkeys(own["statistic"]))
+        if others and lens not in others:
+            where = " and to the lens ".join(others)
+            return f"{statistic} belongs to the lens {where}. Give lens={next(iter(others))!r}."
+        if not known:
+            return f"this profile has the lenses {', '.join(dict.fromkeys(t['lens']))}."
+        if statistic not in known:
+            return f"the lens {lens} has {', '.join(known)}.{did_you_mean(statistic, known)}"
+        if convention not in set(own["convention"]):
+            conventions = ", ".join(filter(None, dict.fromkeys(own["convention"])))
+            return f"the lens {lens} has {conventions or 'no convention'}."
+        if layer is not None and layer not in range(len(self.layers)):
+            return f"this profile has layers 0 to {len(self.layers) - 1}."
+        if layer is None and head is not None:
+            return "a head is one of a layer. Give layer=, too."
+        if layer is not None and head is not None and head not in range(self.settings["heads"][layer]):
+            return f"layer {layer} has heads 0 to {self.settings['heads'][layer] - 1}."
+        return f"the lens {lens} has {statistic} in other places only."
+
+    def compare(self, other: Other, statistic: str = "distance_to_one", *, lens: str = "curvature",
                 convention: str | None = None) -> pd.DataFrame:  # fmt: skip
         """Difference other - self of a statistic, by place in depth, with an interval and a two-sided p-value.
 
         When both profiles saw the same samples (`paired_with`) the resamplings are paired: the interval is that of the
         difference on the same data. Models of different depth are compared at first, last and
-        whole model only. p is twice the smaller share of resampled differences on one side of 0, at least 2 / r.
+        whole model only. The convention is the first of this profile, and the other one must have it. p is twice the
+        smaller share of resampled differences on one side of 0, at least 2 / r.
         """
         import pandas as pd
 
+        check_profile(other)
         convention = convention or (self.conventions[0].name if lens == "curvature" else "")
+        if lens == "curvature" and convention not in (shared := shared_conventions(self, other)):
+            raise GeoattnError(f"not both profiles have the convention {convention}: give one of {', '.join(shared)}.")
         places: list[tuple[str, int | None, int | None]] = [("whole model", None, None)]
         if len(self.layers) == len(other.layers):
             places += [(str(k), k, k) for k in range(len(self.layers))]
@@ -195,7 +227,7 @@ class Profile(Viewable):
         return np.where(counts > 0, totals / np.where(counts > 0, counts, 1.0), np.nan)
 
     def report(
-        self, path: str | os.PathLike[str], other: Profile | None = None, *, command: str | None = None,
+        self, path: str | os.PathLike[str], other: Other | None = None, *, command: str | None = None,
         robustness: Any = None, runs: Sequence[Any] = (), flows: Sequence[Any] = (),
     ) -> None:  # fmt: skip
         """Write the report: one HTML file that opens from disk. Folders that are missing are made.
@@ -204,6 +236,8 @@ class Profile(Viewable):
         """
         from geoattn.report.page import write_report
 
+        if other is not None:
+            check_profile(other)
         write_report(path, self, other, command=command, robustness=robustness, runs=runs, flows=flows)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -275,3 +309,24 @@ class Profile(Viewable):
             raise
         except Exception as error:
             raise GeoattnError(f"{path} is not a profile written by geoattn ({error}).") from None
+
+
+def check_profile(given: Any) -> None:
+    """An error for what is no profile, such as the model."""
+    if not isinstance(given, Profile):
+        raise GeoattnError(
+            f"expected a Profile, as ga.profile(model, data) gives; got {type(given).__name__}. Profile the model"
+            " first."
+        )
+
+
+def shared_conventions(*profiles: Profile) -> list[str]:
+    """Names of the conventions that all of these profiles have, in the order of the first; an error for none."""
+    known = [[convention.name for convention in one.conventions] for one in profiles]
+    shared = [name for name in known[0] if all(name in names for names in known)]
+    if not shared:
+        raise GeoattnError(
+            f"the two profiles share no convention ({'; '.join(', '.join(names) for names in known)}): profile one of"
+            " them anew."
+        )
+    return shared

@@ -124,6 +124,7 @@ class Run:
         self.total: int | None = None
         self.rows: str | None = None
         self.samples = self.maps = self.calls = 0
+        self.without_edges = 0  # samples with fewer than two tokens in the graph
         self.layers: dict[LayerKey, int] = {}
         self.states: dict[tuple[int, int], Any] = {}
         self.examples = viewer.examples
@@ -159,6 +160,7 @@ class Run:
             merge_into(self.states, (layer, k), self.lenses[k], state)
         self.examples.absorb(part.examples)
         self.maps += part.maps
+        self.without_edges += sum(tokens < 2 for tokens in part.tokens.values())
         for layer, numbers in part.numbers.items():
             self.numbers.setdefault(layer, set()).update(numbers)
         for name, count in part.skipped.items():

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from jaxtyping import Float
+from scipy.stats import rankdata
 
 from geoattn._core.errors import GeoattnError
 from geoattn.profiles.result import Key, Profile
@@ -101,9 +102,12 @@ def depth_change(profile: Profile, convention: str, statistic: str = "distance_t
 
 
 def depth_trend(profile: Profile, convention: str, statistic: str = "distance_to_one") -> Estimate | None:
-    """Spearman's rank correlation of a statistic with the number of the layer; None for fewer than four layers."""
+    """Spearman's rank correlation of a statistic with the number of the layer.
+
+    None for fewer than four layers, and where all layers have the same value.
+    """
     values = [e.value for e in by_layer(profile, statistic, convention)]
-    if len(values) < _FEWEST_LAYERS or not np.isfinite(values).all():
+    if len(values) < _FEWEST_LAYERS or not np.isfinite(values).all() or len(set(values)) == 1:
         return None
     depth = np.arange(len(values), dtype=np.float64)[:, None]
     resampled = ratios(profile, range(len(values)), statistic, convention)
@@ -125,10 +129,11 @@ def variance_link(profile: Profile, convention: str) -> Estimate | None:
 
 
 def _spearman(a: np.ndarray, b: np.ndarray) -> Float[np.ndarray, " r"]:
-    """Of the columns. Ties are as good as none: the values are means over thousands of edges."""
-    a, b = (np.argsort(np.argsort(x, axis=0), axis=0).astype(np.float64) for x in np.broadcast_arrays(a, b))
+    """Of the columns, ties shared; NaN for a column with a NaN, as of an empty resampling, or without spread."""
+    a, b = (rankdata(x, axis=0, nan_policy="propagate") for x in np.broadcast_arrays(a, b))
     a, b = a - a.mean(axis=0), b - b.mean(axis=0)
-    return (a * b).sum(axis=0) / np.sqrt((a**2).sum(axis=0) * (b**2).sum(axis=0))
+    scale = np.sqrt((a**2).sum(axis=0) * (b**2).sum(axis=0))
+    return np.divide((a * b).sum(axis=0), scale, out=np.full(len(scale), np.nan), where=scale > 0)
 
 
 def _estimate(value: float, resampled: np.ndarray, profile: Profile) -> Estimate:

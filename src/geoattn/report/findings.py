@@ -193,6 +193,8 @@ def _heads(profile: Profile, order: list[str]) -> Finding | None:
         return None
     found = outlying_heads(profile, order[0])
     heads = np.array([e.value for e in by_head(profile, "distance_to_one", order[0]).values()])
+    if not np.isfinite(heads).any():
+        return None
     middle = f"the median over {count(len(heads), 'head')} is {number(float(np.nanmedian(heads)))}"
     if not found:
         low, high = number(float(np.nanmin(heads))), number(float(np.nanmax(heads)))

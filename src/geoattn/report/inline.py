@@ -6,12 +6,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from inspect import signature
 from typing import Any
 
 import numpy as np
 
 from geoattn._core.errors import GeoattnError
 from geoattn._core.files import write_atomically
+from geoattn._core.names import did_you_mean
 from geoattn.attention.call import Call
 from geoattn.attention.record import Record
 from geoattn.curvature.result import Curvature
@@ -84,16 +86,25 @@ def view(result: Any, **choices: Any) -> View:
     height = choices.pop("height", None)
     for kind, make in _VIEWS.items():
         if isinstance(result, kind):
-            try:
-                sections = make(result, **choices)
-            except TypeError as error:
-                if "unexpected keyword" in str(error):
-                    raise GeoattnError(f"the view of a {kind.__name__} does not know this choice: {error}.") from None
-                raise
+            _check_choices(kind, make, choices)
+            sections = make(result, **choices)
             title = kind.__name__
             total = 20 + sum(_HEIGHTS[section.key] + 360 * len(section.figures[1:]) for section in sections)
             return View(document("view.html.j2", sections, title=title), int(height or total), title)
     raise GeoattnError(f"there is no view of {type(result).__name__}; there is one of {_names()}.")
+
+
+def _check_choices(kind: type, make: Any, choices: dict[str, Any]) -> None:
+    """An error that lists the choices of a view, for a choice that it does not have."""
+    makers = (make, record_profile) if make is _calls else (make,)
+    named = [p.name for one in makers for p in list(signature(one).parameters.values())[1:] if p.kind != p.VAR_KEYWORD]
+    known = [*named, "height"]
+    wrong = [name for name in choices if name not in known]
+    if wrong:
+        raise GeoattnError(
+            f"the view of a {kind.__name__} does not know this choice: {', '.join(wrong)}; it has"
+            f" {', '.join(known)}.{did_you_mean(wrong[0], known)}"
+        )
 
 
 def _names() -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from geoattn._core.errors import GeoattnError
-from geoattn.profiles.result import Profile
+from geoattn.profiles.result import Profile, shared_conventions
 from geoattn.report.escaping import visible
 from geoattn.report.section import Control
 
@@ -33,19 +33,12 @@ class Models:
     def of(cls, profile: Profile, other: Profile | None, robustness: Any = None, runs: Sequence[Any] = ()) -> Models:
         """Names of equal models get a number; conventions that only one profile has are left out."""
         profiles = (profile,) if other is None else (profile, other)
+        shared = shared_conventions(*profiles)
         names = [visible(p.settings["model"], 60) for p in profiles]
         if len(set(names)) < len(names):
             data = [visible(p.settings["data"], 40) for p in profiles]
             extra = data if len(set(data)) == len(data) else ["first", "second"]
             names = [f"{name} ({more})" for name, more in zip(names, extra, strict=True)]
-        mine = [c.name for c in profile.conventions]
-        shared = [name for name in mine if all(name in {c.name for c in p.conventions} for p in profiles)]
-        if not shared:
-            theirs = [c.name for p in profiles[1:] for c in p.conventions]
-            raise GeoattnError(
-                f"the two profiles share no convention ({', '.join(mine)}; {', '.join(theirs)}): profile one of them"
-                " anew."
-            )
         return cls(profiles, tuple(names), tuple(shared), _one_each(robustness, len(profiles)), tuple(runs))
 
     def control(self, name: str, label: str, options: Sequence[tuple[str, str]]) -> Control:

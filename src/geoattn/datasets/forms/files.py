@@ -44,11 +44,12 @@ def read_file(given: Any, asked: Asked) -> Samples:
 
 
 def _lines(path: Path, asked: Asked) -> Samples:
-    """One text a line; an empty line is an empty text."""
+    """One text a line; blank lines are left out."""
     budget, lines = Budget(path, "its lines"), []
     for line in lines_of(path):
-        budget.spend(memory_of(line))
-        lines.append(line)
+        if line.strip():
+            budget.spend(memory_of(line))
+            lines.append(line)
     return text_samples(lines, path.name, asked, source=str(path), split="lines")
 
 
