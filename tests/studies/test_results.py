@@ -29,9 +29,3 @@ def test_the_trials_give_the_table(folder: Path) -> None:
     size = json.loads((folder / "trials.json").read_bytes())["size"]
     assert size == folder.name
     assert not check_output(study, size, Store(folder, study.name, study.version))
-
-
-def test_the_figure_in_the_docs_is_that_of_the_results() -> None:
-    name = "pretrained-forward"
-    shown = RESULTS.parent / "docs" / "images" / f"{name}.png"
-    assert shown.read_bytes() == (RESULTS / name / "paper" / f"{name}.png").read_bytes(), f"copy it to {shown}"
