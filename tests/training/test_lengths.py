@@ -10,7 +10,7 @@ import torch
 import transformers as tf
 
 from geoattn import capture
-from geoattn._core.errors import GeoattnError
+from geoattn._core.errors import GeoattnWarning
 from geoattn.training import VarianceRegulariser
 from geoattn.training.variance_range import Scales, variance_range
 from tests.training.small_models import bert, gradients
@@ -99,12 +99,16 @@ def test_below_the_floor_the_logarithm_goes_on_as_its_tangent() -> None:
     assert float(slope[3]) < 2.0
 
 
-def test_maps_with_one_entry_a_row_have_no_range() -> None:
+def test_a_batch_of_single_tokens_is_said_once_and_ends_no_run() -> None:
     model = gpt2()
     with VarianceRegulariser("decrease").attach(model) as handle:
+        model(torch.zeros(2, 8, dtype=torch.long))
+        handle.figures()
         model(torch.zeros(2, 1, dtype=torch.long))
-        with pytest.raises(GeoattnError, match="two entries in a row"):
-            handle.penalty()
+        with pytest.warns(GeoattnWarning, match="two entries in a row"):
+            assert handle.figures()["penalty"] == 0.0
+        model(torch.zeros(2, 1, dtype=torch.long))
+        assert handle.figures()["penalty"] == 0.0  # a second warning would be an error here
 
 
 @pytest.mark.filterwarnings("ignore:.*not finite")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
 
 from geoattn._core.arguments import read_number
-from geoattn._core.errors import GeoattnError
+from geoattn._core.errors import GeoattnError, GeoattnWarning
 from geoattn.attention.record import Record
 from geoattn.training.attachments import register_attachment
 from geoattn.training.distributed import mean_over_samples
@@ -71,6 +72,7 @@ class VarianceRegulariser(Regulariser):
         if direction not in ("increase", "decrease"):
             raise GeoattnError(f"direction must be 'increase' or 'decrease'; got {direction!r}.")
         self.direction = direction
+        self._warned = False
         self.a = None if a is None else read_number("a", a, above=0)
         self.b = read_number("b", (0.0 if direction == "increase" else 1.0) if b is None else b)
         self.gamma, self.strength = read_weight(gamma, strength, adapt, default=1.0)
@@ -105,11 +107,6 @@ class VarianceRegulariser(Regulariser):
             scaled.setdefault(call.name, []).append(above)
             name = f"variance/{call.name}"
             figures[layer_name(name, call.visit, figures)] = mean_over_samples(maps.detach())
-        if self.a is None and not scales.found:
-            raise GeoattnError(
-                "no attention map of this batch has two entries in a row, so its variance has no range; is all"
-                " padding? Otherwise give a."
-            )
         layers, excess = (
             [mean_over_samples(torch.cat([maps.reshape(-1) for maps in found])) for found in of.values()]
             for of in (visits, scaled)
@@ -123,7 +120,18 @@ class VarianceRegulariser(Regulariser):
             real = real or list(range(len(layers)))  # maps that are not finite: so is the penalty
             variance, x = (_mean([of[k] for k in real], [weights[k] for k in real]) for of in (layers, excess))
             figures = {name: value for name, value in figures.items() if not bool(value.isnan())}
+        if self.a is None and not scales.found:
+            self._warn_of_no_range()
         return Penalty(self.gamma * self.h(x), {"variance": variance.detach(), **figures})
+
+    def _warn_of_no_range(self) -> None:
+        """Say once that a batch, such as one of texts of one token, has no variance that could change."""
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                "no attention map of this batch has two entries in a row, so its variance has no range and its penalty"
+                " no gradient.", GeoattnWarning, stacklevel=4,
+            )  # fmt: skip
 
 
 def _mean(layers: list[Any], weights: list[int]) -> Any:
