@@ -73,7 +73,7 @@ def trainer_callback(*regularisers: Any, log: Sink | None = None) -> Any:
             for handle in self.handles:
                 handle.step = state.global_step * args.gradient_accumulation_steps - 1
             if state.global_step:
-                _resume(self.handles, _state_files(args, state))
+                _resume(self.handles, _state_files(args, state)[::-1])  # the checkpoint that is named comes first
 
         def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             """Keep beside the checkpoint what the first steps set, such as gamma of a strength."""

@@ -57,7 +57,7 @@ class Scales:
         self.found = False  # whether a map had two entries in a row
 
     def above_floor(self, call: Call, variance: Float[Tensor, "b h"]) -> Float[Tensor, "b h"]:
-        """A (variance - floor) of each map of a call; 0 where no row has two entries."""
+        """The scaled variance of each map of a call, a (variance - floor); 0 where no row has two entries."""
         stored, (_, _, n, m) = call._read(), call.shape
         entries, diagonal = stored.mask.entries, stored.mask.diagonal
         masks = (entries, stored.key_mask, stored.query_mask)
