@@ -49,6 +49,29 @@ def test_the_trainer_goes_on_with_gamma(tmp_path: Path) -> None:
         )
 
 
+def test_a_checkpoint_of_another_folder_comes_first(tmp_path: Path) -> None:
+    """The folder of the new run may hold the states of an older one at the same step."""
+    pytest.importorskip("accelerate")
+    named, own = tmp_path / "named" / "checkpoint-12", tmp_path / "own" / "checkpoint-12"
+    kept = {"save_strategy": "steps", "save_steps": 12}
+    trainer(named.parent, trainer_callback(VarianceRegulariser("decrease", strength=0.1)), 12, **kept).train()
+    trainer(own.parent, trainer_callback(VarianceRegulariser("decrease", strength=0.4)), 12, **kept).train()
+
+    def gamma(**more: Any) -> float:
+        callback = trainer_callback(VarianceRegulariser("decrease", strength=0.1))
+        one = trainer(own.parent, callback, 13, save_strategy="no", **more)
+        one.train(resume_from_checkpoint=str(named))
+        return gammas(one)[13]
+
+    whole = trainer(tmp_path, trainer_callback(VarianceRegulariser("decrease", strength=0.1)), 13, save_strategy="no")
+    whole.train()
+    # the rates of 12 and 13 steps differ a little; the states of the other folder would give four times as much
+    assert gamma(resume_from_checkpoint=str(named)) == pytest.approx(gammas(whole)[13], rel=1e-3)
+    next(own.glob("*regularisers*")).unlink()
+    with pytest.warns(GeoattnWarning, match="name it as resume_from_checkpoint of TrainingArguments"):
+        gamma()
+
+
 def test_other_regularisers_are_another_run(tmp_path: Path) -> None:
     pytest.importorskip("accelerate")
     trainer(tmp_path, trainer_callback(VarianceRegulariser()), 2, save_strategy="steps", save_steps=1).train()

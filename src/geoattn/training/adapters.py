@@ -248,8 +248,9 @@ def _resume(handles: list[Any], files: list[Path]) -> None:
         _go_on(handles, load_states(found))
     elif any(isinstance(h, RegulariserHandle) and h.calibration is not None for h in handles):
         warnings.warn(
-            f"the run resumes, and {files[0]} is not there: strength= sets gamma anew, from 0.", GeoattnWarning,
-            stacklevel=4,
+            f"the run resumes, and {files[-1]} is not there: strength= sets gamma anew, from 0. If the checkpoint is in"
+            " another folder than output_dir, name it as resume_from_checkpoint of TrainingArguments too.",
+            GeoattnWarning, stacklevel=4,
         )  # fmt: skip
 
 
