@@ -12,6 +12,7 @@ from transformers import BertConfig, BertModel, GPT2Config, RobertaConfig, Rober
 
 import geoattn as ga
 from geoattn.datasets.token_limit import positions_of, token_limit
+from geoattn.perturbations import WordSwap
 from tests.datasets.test_forms import WORDS
 
 SMALL = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
@@ -32,6 +33,7 @@ def saved(folder: Path, positions: int) -> Path:
 DOORS: dict[str, Callable[[Any, Any], int]] = {
     "profile": lambda model, texts: len(ga.profile(model, texts, edges=4, examples=1).examples[0].tokens),
     "features": lambda model, texts: int(ga.features(model, texts, edges=4)["tokens"][0]),
+    "smoothness": lambda model, texts: int(ga.model_smoothness(model, texts).table["n"].max()),
     "scikit-learn": lambda model, texts: int(ga.AttentionGeometry(model, edges=4).fit(texts).transform(texts)[0, -1]),
 }
 
@@ -57,6 +59,15 @@ def test_a_profile_warns_once_and_notes_it(tmp_path: Path) -> None:
         assert [str(one.message)[:36] for one in told] == ["2 of 3 texts were cut at 20 tokens: "]
         assert profile.settings["notes"][0] == "2 of 3 texts were cut at 20 tokens"
     assert not any("cut" in note for note in ga.profile(model, [SHORT]).settings["notes"])
+
+
+def test_a_table_of_robustness_warns_and_notes_it(tmp_path: Path) -> None:
+    saved(tmp_path, 20)
+    model, swap = ga.load_model(tmp_path, classes=2), [WordSwap(0.4)]
+    with pytest.warns(ga.GeoattnWarning, match="1 of 2 texts was cut at 20 tokens"):
+        found = ga.robustness(model, [LONG, SHORT], swap)
+    assert found.settings["notes"] == ["1 of 2 texts was cut at 20 tokens"]
+    assert ga.robustness(model, [SHORT, SHORT], swap).settings["notes"] == []
 
 
 def test_batches_of_the_own_tokenizer_may_be_longer(tmp_path: Path) -> None:

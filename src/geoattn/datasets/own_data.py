@@ -56,7 +56,7 @@ class OwnBatches:
     @property
     def notes(self) -> list[str]:
         """What a reader must know of the batches that were seen: how many texts were cut."""
-        return [note] if self._cuts is not None and (note := self._cuts.note()) else []
+        return [] if self._cuts is None else self._cuts.notes()
 
     def __iter__(self) -> Iterator[Any]:
         """One pass; the first one counts the texts that are cut, and warns of them once."""

@@ -54,8 +54,8 @@ class Cuts:
     >>> tokenizer = lambda texts, max_length, **_: {"input_ids": [text.split()[:max_length] for text in texts]}
     >>> cuts = Cuts(tokenizer, model)
     >>> cuts.count(["a b c", "a b c d e"])
-    >>> cuts.note()
-    '1 of 2 texts was cut at 4 tokens'
+    >>> cuts.notes()
+    ['1 of 2 texts was cut at 4 tokens']
     """
 
     tokenizer: Any
@@ -79,11 +79,12 @@ class Cuts:
             self.cut += sum(len(tokens) > limit for tokens in longer)
         self.texts += len(texts)
 
-    def note(self) -> str:
+    def notes(self) -> list[str]:
         """What was cut, in words; empty when nothing was."""
         if not self.cut:
-            return ""
-        return f"{self.cut:,} of {self.texts:,} texts {'was' if self.cut == 1 else 'were'} cut at {self.limit} tokens"
+            return []
+        were = "was" if self.cut == 1 else "were"
+        return [f"{self.cut:,} of {self.texts:,} texts {were} cut at {self.limit} tokens"]
 
     def say(self) -> None:
         """Warn, if any text was cut."""
@@ -99,4 +100,4 @@ class Cuts:
                 f"{rule}. Batches of your own tokenizer may be longer{most}:"
                 " [tokenizer(text, return_tensors='pt') for text in texts]."
             )
-        warnings.warn(f"{self.note()}: {why}", GeoattnWarning, stacklevel=3)
+        warnings.warn(f"{self.notes()[0]}: {why}", GeoattnWarning, stacklevel=3)

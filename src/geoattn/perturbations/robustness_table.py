@@ -15,6 +15,7 @@ from geoattn._version import __version__
 from geoattn.datasets.companions import companions_of
 from geoattn.datasets.dataset import Dataset
 from geoattn.datasets.own_data import feed_options, perturbable
+from geoattn.datasets.token_limit import Cuts
 from geoattn.perturbations.apply import Perturbed, perturb_dataset
 from geoattn.perturbations.classifier_accuracy import AccuracyDrop, accuracy_drop, predictions
 
@@ -143,6 +144,9 @@ def robustness(
     dataset, labelled = perturbable(dataset, companions, column, labels)
     _check(dataset, perturbations)
     options = {**feed_options(dataset, companions), **_given(mean=mean, std=std)}
+    cuts = Cuts(companions.tokenizer, model)
+    cuts.count(dataset.texts or ())
+    cuts.say()
     before = predictions(model, dataset, **options)
     if not labelled:
         dataset = replace(dataset, labels=before)
@@ -165,7 +169,7 @@ def robustness(
             "data": dataset.name, "split": dataset.split, "checksum": dataset.checksum, "samples": len(dataset),
             "model": type(model).__name__, "seed": seed, "level": level, "resamples": resamples,
             "labels": "given" if labelled else "clean predictions",
-            "perturbations": [p.settings for p in perturbations], "geoattn": __version__,
+            "perturbations": [p.settings for p in perturbations], "notes": cuts.notes(), "geoattn": __version__,
         },
     )  # fmt: skip
 

@@ -21,6 +21,7 @@ from geoattn.datasets.companions import companions_of
 from geoattn.datasets.dataset import Dataset
 from geoattn.datasets.feed import feed
 from geoattn.datasets.own_data import OwnBatches
+from geoattn.datasets.token_limit import Cuts
 from geoattn.profiles.batches import Batch, evaluation, read_batch
 from geoattn.smoothness.layer_smoothness import LayerSmoothness, layer_smoothness
 from geoattn.smoothness.projections import Projections, projections_of
@@ -131,9 +132,13 @@ def model_smoothness(
     ):
         companions = companions_of(model, tokenizer, None)
         batches, tokenizer = OwnBatches(batches, companions, column).dataset, companions.tokenizer
+    cuts = Cuts(tokenizer, model)
     if isinstance(batches, Dataset):
         total = len(batches) if limit is None else min(limit, len(batches))
-        batches = feed(batches.subset(range(total)), model, tokenizer)
+        chosen = batches.subset(range(total))
+        cuts.count(chosen.texts or ())
+        cuts.say()
+        batches = feed(chosen, model, tokenizer)
     elif isinstance(batches, (Tensor, dict, str)) or not isinstance(batches, Iterable):
         raise GeoattnError(f"batches must be an iterable of batches or a Dataset; got one {type(batches).__name__}.")
     look = SmoothnessPass(model, layers, whole=whole, **options)
@@ -153,7 +158,7 @@ def model_smoothness(
         raise GeoattnError("batches were empty: no sample was seen.")
     if not found:
         raise GeoattnError(f"no layer could be measured. {next(iter(look.skipped.values()), 'No attention ran.')}")
-    settings = {"samples": done, "whole": whole, **found[0][2].settings}
+    settings = {"samples": done, "whole": whole, "notes": cuts.notes(), **found[0][2].settings}
     return ModelSmoothness(_table(found), tuple(r for _, _, r in found), tuple(look.names), look.skipped, settings)
 
 
