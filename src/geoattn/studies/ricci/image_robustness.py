@@ -30,7 +30,7 @@ _FROZEN, _TRAINED = "dinov2-small", "lvit"
 #: Of Section 5 and of Appendix E.3; the first one is the endpoint.
 _PERTURBATIONS = ("flip + blur + rotation 0.4", "elastic + perspective")
 _HEADS = (50, 100, 150, 200, 300, 400, 600, 800, 1200, 1600, 2400, 4000)  # rows that linear heads are fitted on
-_PIXELS = 112  # 8 x 8 patches: about as many tokens as L-ViT has, 50 or 65
+_PIXELS = 56  # 4 x 4 patches and the class token: 17 tokens, as many as L-ViT has
 _CURVED, _EDGES = 64, 64  # test images whose last layer is measured, and edges of each of its maps
 _SEEDS = {"fashion-mnist": 6, "cifar10": 3}
 _NEAR = 0.01  # accuracies on validation rows that count as equal
@@ -190,12 +190,13 @@ def _findings(pairs: Pairs) -> list[Finding]:
 STUDY = Study(
     "image-robustness", 1, "geoattn.studies.ricci.image_robustness:trial", _sizes, _table,
     lambda pairs: _PAIR.figure(_matched(pairs)), _findings, paper="ricci", place="Section 5, Figure 6",
-    how="DINOv2-small, frozen at 112 pixels with a linear head, and L-ViT trained by Appendix E.3, compared where both"
+    how="DINOv2-small, frozen at 56 pixels with a linear head, and L-ViT trained by Appendix E.3, compared where both"
     " have equal accuracy on held-out rows: the number of rows of the head and the epoch of L-ViT are chosen for that,"
     " by a rule fixed before. The same 2,000 test rows for both, paired by seed. It is one pair of models: it shows"
     " which of the two is more robust and which has the higher curvature, and cannot show that one causes the other.",
     partial=True,
-    deviations="DINOv2-small and L-ViT in place of ViT and DeiT; DINOv2 has 65 tokens, L-ViT 50 or 65; a linear head on"
-    " at most 4,000 rows in place of fine-tuning; CIFAR-10 from a JPEG copy; 6 and 3 seeds.",
+    deviations="DINOv2-small and L-ViT in place of ViT and DeiT; both have 17 tokens, for which DINOv2 sees fewer pixels"
+    " than it was made for; a linear head on at most 4,000 rows in place of fine-tuning; CIFAR-10 from a JPEG copy; 6"
+    " and 3 seeds.",
     accuracy=lambda pairs: _PAIR.accuracy(_matched(pairs)),
 )  # fmt: skip
