@@ -195,8 +195,8 @@ STUDY = Study(
     " by a rule fixed before. The same 2,000 test rows for both, paired by seed. It is one pair of models: it shows"
     " which of the two is more robust and which has the higher curvature, and cannot show that one causes the other.",
     partial=True,
-    deviations="DINOv2-small and L-ViT in place of ViT and DeiT; both have 17 tokens, for which DINOv2 sees fewer pixels"
-    " than it was made for; a linear head on at most 4,000 rows in place of fine-tuning; CIFAR-10 from a JPEG copy; 6"
-    " and 3 seeds.",
+    deviations="DINOv2-small and L-ViT in place of ViT and DeiT; both have 17 tokens, for which DINOv2 sees fewer"
+    " pixels than it was made for; a linear head on at most 4,000 rows in place of fine-tuning; CIFAR-10 from a JPEG"
+    " copy; 6 and 3 seeds.",
     accuracy=lambda pairs: _PAIR.accuracy(_matched(pairs)),
 )  # fmt: skip
