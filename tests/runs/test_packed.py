@@ -61,3 +61,23 @@ def test_a_damaged_line_is_found_and_done_again(tmp_path: Path, damage: tuple[by
         store.write(CONFIGS[2], {"square": 4})
     store.pack()
     assert [store.read(c)["square"] for c in CONFIGS[:3]] == [0, 1, 4]
+
+
+def test_a_line_is_checked_once_and_again_when_the_file_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver asks for the status several times a second."""
+    from geoattn.runs import store as module
+
+    checked: list[object] = []
+    real = module.is_sound
+    monkeypatch.setattr(module, "is_sound", lambda content, config: checked.append(config) or real(content, config))
+    store = filled(tmp_path, [0, 1, 2])
+    store.pack()
+    checked.clear()
+    for _ in range(3):
+        assert store.status(CONFIGS).done == 3
+    assert len(checked) == 3
+    path = tmp_path / "trials.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"square":4', b'"square":50'))
+    assert [store.is_done(config) for config in CONFIGS] == [True, True, False, False, False]

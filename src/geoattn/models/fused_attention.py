@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from geoattn import _native
-from geoattn.models.fused_blocks import STRIP, addresses, draw_seed, ready, refuse_second_derivative, threshold
+from geoattn.models.fused_blocks import STRIP, addresses, draw_seed, ready, threshold
+from geoattn.models.quick_linear import refuse_second_derivative
 
 __all__ = ["FusedAttention", "Values"]
 

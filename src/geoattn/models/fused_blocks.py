@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from geoattn import _native
-from geoattn._core.errors import GeoattnError
 from geoattn.attention.module_stack import is_own_hook
 from geoattn.models.quick_dropout import QuickDropout
+from geoattn.models.quick_linear import refuse_second_derivative
 
 __all__ = ["STRIP", "FusedFeedForward", "FusedProjection", "addresses", "draw_seed", "drops_some", "fits", "is_unheard",
-           "ready", "refuse_second_derivative", "threshold"]  # fmt: skip
+           "ready", "threshold"]  # fmt: skip
 
 
 _VALUES = 1 << 16
@@ -77,15 +77,6 @@ def _parameters(modules: tuple[nn.Module, ...]) -> list[Tensor]:
 def addresses(tensors: Any) -> tuple[int, ...]:
     """Where the entries lie."""
     return tuple(tensor.data_ptr() for tensor in tensors)
-
-
-def refuse_second_derivative() -> None:
-    """Gradients with create_graph=True would be constants: silence would be a wrong second derivative."""
-    if torch.is_grad_enabled():
-        raise GeoattnError(
-            "the fused training step has no second derivative; use create_graph=False, or the model without"
-            " with_fused_step."
-        )
 
 
 def ready(tensors: Any) -> list[Tensor]:

@@ -33,6 +33,11 @@ class PackedTrials:
         """All that is stored of a trial; None where its line is damaged or there is none."""
         return self._read().get(key)
 
+    @property
+    def stamp(self) -> tuple[int, int] | None:
+        """Time and size of the file that was read last; None: there was none."""
+        return self._seen
+
     def _read(self) -> dict[str, dict[str, Any] | None]:
         try:
             now = self.path.stat()

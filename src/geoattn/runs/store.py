@@ -80,7 +80,7 @@ class Store:
         self.folder, self.study, self.version = Path(folder), study, version
         self._packed = PackedTrials(self.folder / "trials.jsonl")
         self._claims = Locks(self.folder / "claims")
-        self._good: dict[str, tuple[int, int]] = {}  # results whose checksum was right: time and size of the file
+        self._good: dict[str, tuple[int, int] | None] = {}  # whose checksum was right: time and size of their file
 
     def key(self, config: dict[str, Any]) -> str:
         """Name of a trial."""
@@ -124,6 +124,7 @@ class Store:
         content = self._packed.get(key)
         if content is None or not is_sound(content, config):
             raise DamagedTrialError(f"trial {key} in {self._packed.path} is damaged: the next run does it again.")
+        self._good[key] = self._packed.stamp
         return content
 
     def pack(self) -> int:
@@ -141,6 +142,9 @@ class Store:
         try:
             now = path.stat()
         except OSError:
+            key = self.key(config)
+            if key in self._packed and self._good.get(key) == self._packed.stamp:
+                return True
             try:
                 return self._unpacked(config) is not None
             except DamagedTrialError:

@@ -188,14 +188,15 @@ def _derivative(
     matrices, parts = [], []
     for slope, rows in _slopes(t, [m for m, used in zip(made, seen, strict=True) if used], stacked):
         first = slope[0, 0]
-        matrix = first @ rows
-        matrices.append(matrix)
+        matrices.append(first @ rows)
         if bool(((slope - first).abs() <= _CLOSE * slope.abs().max()).all()):
             parts.append(None)
             continue
-        # T_i with T_i Q = slope_i rows, for the Q at the first token
-        turn = slope @ (rows @ torch.linalg.pinv(matrix))
-        if not bool(((turn @ matrix - slope @ rows).abs() <= 1e-6 * (slope @ rows).abs().max()).all()):
+        # T_i with T_i Q = slope_i rows, for the Q at the first token; in an orthonormal basis of the row space of rows
+        inside = rows @ torch.linalg.qr(rows.mT)[0] if rows.shape[0] < rows.shape[1] else rows
+        matrix, wanted = first @ inside, slope @ inside
+        turn = slope @ (inside @ torch.linalg.pinv(matrix))
+        if not bool(((turn @ matrix - wanted).abs() <= 1e-6 * wanted.abs().max()).all()):
             raise GeoattnError(f"{name}: its {what} are no linear function of its tokens with a turn by place.")
         parts.append(turn)
     matrix = torch.stack(matrices)

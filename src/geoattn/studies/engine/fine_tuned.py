@@ -12,6 +12,8 @@ from torch import nn
 from geoattn._core.errors import GeoattnError
 from geoattn.datasets.loader import load_data
 from geoattn.models.loading import load_model, load_tokenizer
+from geoattn.models.quick_dropout import with_quick_dropout
+from geoattn.models.quick_linear import with_quick_linear
 from geoattn.runs.trial import workspace
 from geoattn.studies.engine.learner import own_tokenizer
 from geoattn.studies.engine.pretrained import pretrained_folder
@@ -37,14 +39,16 @@ class FineTuned:
 
 
 def fine_tune(
-    name: str, data: str, *, seed: int = 0, rows: int = 8000, epochs: int = 2, length: int = 128, batch: int = 32
-) -> FineTuned:
+    name: str, data: str, *, seed: int = 0, rows: int = 8000, epochs: int = 2, length: int = 128, batch: int = 32,
+    quick: bool = False,
+) -> FineTuned:  # fmt: skip
     """Fine-tune a model of `FINE_TUNED` on a text data set: Adam, all weights, a rate that does not change.
 
     The weights depend on the arguments alone. A checkpoint after each epoch and every 50 steps is kept in the folder
     that ``GEOATTN_FINE_TUNED`` names, or else in the workspace of the trial: a run that was cut short goes on, and a
     finished one is read. With the folder, studies that fine-tune the same model do it once. Tokens of the texts come
-    from the tokenizer of the model, cut at ``length``.
+    from the tokenizer of the model, cut at ``length``. ``quick``: linear layers and dropouts are those of
+    `geoattn.models.quick_linear` and `geoattn.models.quick_dropout`, in a third less time; weights then differ.
     """
     if name not in FINE_TUNED:
         raise GeoattnError(f"unknown model {name!r}; expected one of {', '.join(FINE_TUNED)}.")
@@ -53,7 +57,11 @@ def fine_tune(
         length=length,
     )  # fmt: skip
     model, tokenizer = _start(name, recipe)
-    done = train(recipe, _kept(name, recipe), checkpoint_every=50, model=model, tokenizer=tokenizer)
+    if quick:
+        model = with_quick_dropout(with_quick_linear(model))
+    done = train(
+        recipe, _kept(f"{name}-quick" if quick else name, recipe), checkpoint_every=50, model=model, tokenizer=tokenizer
+    )
     return FineTuned(done.model, tokenizer, done.train_accuracy, done.test_accuracy, done.history)
 
 

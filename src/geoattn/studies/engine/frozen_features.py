@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
+from geoattn.models.quick_linear import with_quick_linear
 from geoattn.studies.engine.pretrained import pretrained_folder
 
 __all__ = ["encoder", "encoder_input", "frozen_features", "linear_heads"]
@@ -35,7 +36,7 @@ def encoder(name: str, seed: int = 0) -> nn.Module:
             return Dinov2Model(small).eval()
     from transformers import AutoModel
 
-    return AutoModel.from_pretrained(pretrained_folder(name)).eval()
+    return with_quick_linear(AutoModel.from_pretrained(pretrained_folder(name)).eval())
 
 
 def encoder_input(images: Float[Tensor, "b c h w"], pixels: int) -> Float[Tensor, "b 3 p p"]:

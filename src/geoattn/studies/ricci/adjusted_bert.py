@@ -7,6 +7,9 @@ from typing import Any
 import torch
 
 from geoattn.datasets.loader import load_data
+from geoattn.models.loading import load_model
+from geoattn.models.quick_dropout import with_quick_dropout
+from geoattn.models.quick_linear import with_quick_linear
 from geoattn.perturbations.paper import text_perturbations
 from geoattn.perturbations.robustness_table import robustness
 from geoattn.perturbations.text import vocabulary_of
@@ -47,11 +50,17 @@ def trial(config: dict[str, Any]) -> dict[str, Any]:
         seen = look(model, test, _ROWS, _EDGES)
         return {name: seen[name] for name in ("variance", "curvature", "curvature_low")}
 
-    done = train(recipe, workspace(), probe=probe)
     training = load_data(recipe.data, split="train", limit=recipe.limit, seed=recipe.data_seed)
     test = load_data(recipe.data, split="test", limit=recipe.test_limit, seed=recipe.data_seed)
     assert training.texts is not None
-    inputs = text_inputs(test, make_tokenizer(training.texts, 8192), recipe.length)
+    words = make_tokenizer(training.texts, 8192)
+    model = load_model(
+        recipe.model, weights="random", classes=len(training.classes), seed=recipe.seed,
+        vocab_size=words.get_vocab_size(),
+    )  # fmt: skip
+    quick = with_quick_dropout(with_quick_linear(model))
+    done = train(recipe, workspace(), probe=probe, model=quick, tokenizer=words)
+    inputs = text_inputs(test, words, recipe.length)
     chosen = [p for p in text_perturbations(vocabulary_of(training.texts, 2000)) if p.name in PERTURBATIONS]
     rows = test.subset(range(min(len(test), _PERTURBED)))
     with torch.random.fork_rng(devices=[]):

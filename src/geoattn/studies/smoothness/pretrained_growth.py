@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional
 
 from geoattn._core.errors import GeoattnError
+from geoattn.attention.session import capture
 from geoattn.datasets.loader import load_data
 from geoattn.models.loading import load_model, load_tokenizer
 from geoattn.profiles.batches import read_batch
@@ -34,16 +35,17 @@ def trial(config: dict[str, Any]) -> dict[str, Any]:
     ``lengths`` are numbers of tokens of a text, or sizes of an image in pixels.
     """
     model, batch_of = _sample(config)
-    look, rows = SmoothnessPass(model), []
+    with torch.no_grad(), capture(model) as record:
+        model(**batch_of(config["lengths"][0]))
+    look, rows = SmoothnessPass(model, [record[layer].name for layer in config["layers"]]), []
     for length in config["lengths"]:
-        for layer, p in look.projections(read_batch(batch_of(length), model, 0)):
-            if layer in config["layers"]:
-                found = layer_smoothness(p, tolerance=1e-2, heads=False)
-                rows.append({
-                    "layer": layer, "n": int(p.tokens.shape[-2]), "value": float(found.whole[0]),
-                    "residual": float(found.whole_residual[0]), "bound": float(found.whole_bound[0]),
-                    "radius": float(found.radius[0]),
-                })  # fmt: skip
+        for place, p in look.projections(read_batch(batch_of(length), model, 0)):
+            found = layer_smoothness(p, tolerance=1e-2, heads=False)
+            rows.append({
+                "layer": config["layers"][place], "n": int(p.tokens.shape[-2]), "value": float(found.whole[0]),
+                "residual": float(found.whole_residual[0]), "bound": float(found.whole_bound[0]),
+                "radius": float(found.radius[0]),
+            })  # fmt: skip
     if not rows:
         raise GeoattnError(f"{config['model']}: no layer could be measured: {look.skipped}.")
     return short({"rows": rows})
@@ -67,7 +69,7 @@ def _sample(config: dict[str, Any]) -> tuple[Any, Any]:
         model, tokenizer = text_model(config["model"])
     else:
         folder = pretrained_folder(config["model"])
-        model, tokenizer = load_model(folder), load_tokenizer(folder)
+        model, tokenizer = load_model(folder).base_model, load_tokenizer(folder)  # no logits of 49,152 words
     text = long_text(config["sample"], 12 * max(config["lengths"]), built_in=random)
 
     def words(length: int) -> dict[str, Any]:
@@ -80,14 +82,14 @@ def _sample(config: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def _sizes(size: str) -> list[dict[str, Any]]:
-    """paper: 10 texts and 10 images; small: 2; smoke: a model of random weights."""
+    """paper: 6 texts and 6 images; small: 2; smoke: a model of random weights."""
     if size == "smoke":
         return [
             {"kind": "text", "model": "random-llama", "sample": k, "layers": [0], "lengths": [8, 16]} for k in (0, 1)
         ]
     return [
         {"model": model, "kind": kind, "sample": k, "layers": layers, "lengths": lengths}
-        for k in range(10 if size == "paper" else 2)
+        for k in range(6 if size == "paper" else 2)
         for model, kind, layers, lengths in (
             ("dinov2-small", "image", [0, 3, 6, 9, 11], [_PATCH * side for side in (8, 11, 16, 22, 32)]),
             ("smollm2-135m", "text", [0, 10, 20, 29], [32, 64, 128, 256, 512, 1024, 2048]),
