@@ -234,7 +234,7 @@ MASKED_LVIT = _study(
     f" point. {_DRAWN}",
 )  # fmt: skip
 CURVATURE_LVIT = _study(
-    "curvature-lvit", "Section 4.1", f"{_HOW} The exact curvature is the penalty; 7 epochs.", _IMAGES, _DIRECTIONS,
+    "curvature-lvit", "Section 4.1", f"{_HOW} The exact curvature is the penalty; 5 epochs.", _IMAGES, _DIRECTIONS,
     deviations=f"The paper has no such experiment: it uses the variance as a proxy. One data set. {_DRAWN}",
     ordered={"mean_loss": (HIGHER, LOWER), **_DROPS},
 )  # fmt: skip
