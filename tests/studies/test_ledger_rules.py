@@ -131,11 +131,14 @@ def test_table_1_stands_beside_that_of_the_paper(name: str, tmp_path: Path) -> N
     columns = [
         f"{c}{half}" for c in ("running_accuracy", "test_accuracy", "running_gap") for half in ("", " half width")
     ]
-    rows = ["mnist,decrease,2,0.98,0.001,0.985,0.002,-0.005,0.003", "mnist,none,1,0.98,,0.985,,-0.005,"]
+    rows = ["mnist,decrease,2,0.98,0.001,0.985,0.002,-0.005,0.003", "mnist,none,1,0.98,,0.985,,-0.005,",
+            "cifar10,decrease,1,0.7,,0.65,,0.05,", "cifar10,increase,1,0.7,,0.61,,0.09,"]  # fmt: skip
     (folder / "adjusted-lvit.csv").write_text("\n".join([",".join(["data", "arm", "trials", *columns]), *rows]))
     page = claims_pages(tmp_path)[name]
     assert "| mnist | decrease | 2 | 0.980 ± 0.001 | 0.981 | 0.985 ± 0.002 | 0.984 | -0.005 ± 0.003 | -0.003 |" in page
     assert "| mnist | none | 1 | 0.980 |  | 0.985 |  | -0.005 |  |" in page
+    assert "Further than 5 points from the paper's test accuracy on cifar10: increase (+0.053). The paper does" in page
+    assert "accuracy on mnist" not in page
 
 
 def test_the_papers_differences_are_those_of_its_table() -> None:

@@ -17,6 +17,14 @@ PAPER_TABLE_1: dict[str, dict[str, tuple[float, float, float]]] = {
 }
 _STUDIES = ("adjusted-lvit", "adjusted-headlines")
 _COLUMNS = ("running_accuracy", "test_accuracy", "running_gap")
+_NEAR = {"cifar10": 0.05}  # of a test accuracy to the paper's; other data sets: _NEAR_ELSE
+_NEAR_ELSE = 0.03
+_WHY = {
+    "cifar10": "The paper does not print its strength; the arms lie closer together here, where the strength was chosen"
+    " so that accuracy stays.",
+    "headlines": "The rate is 20 times the paper's for half as many epochs, and the paper does not print its"
+    " vocabulary.",
+}
 _HEAD = (
     "| data | direction | seeds | training | paper's | test | paper's | gap | paper's |\n"
     "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
@@ -28,7 +36,8 @@ def table_1(root: Path) -> str:
 
     A number is the mean over seeds, with half the width of its 95 % interval from two seeds on. Training accuracy is
     the mean over the last epoch in training mode; the paper does not say in which mode its own was taken. It has no run
-    without a regulariser.
+    without a regulariser. A line below names the test accuracies that are further than 3 points (CIFAR-10: 5) from
+    the paper's, and says why.
 
     Examples
     --------
@@ -37,7 +46,8 @@ def table_1(root: Path) -> str:
     >>> table_1(Path(tempfile.mkdtemp()))  # no results there
     ''
     """
-    lines = []
+    lines: list[str] = []
+    far: dict[str, list[str]] = {}
     for name in _STUDIES:
         path = root / name / "paper" / f"{name}.csv"
         if not path.is_file():
@@ -48,8 +58,18 @@ def table_1(root: Path) -> str:
                 cells = [row["data"], row["arm"], row["trials"]]
                 for place, column in enumerate(_COLUMNS):
                     cells += [_ours(row, column), "" if printed is None else f"{printed[place]:.3f}"]
+                apart = 0.0 if printed is None else float(row["test_accuracy"]) - printed[1]
+                if abs(apart) > _NEAR.get(row["data"], _NEAR_ELSE):
+                    far.setdefault(row["data"], []).append(f"{row['arm']} ({apart:+.3f})")
                 lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join([_HEAD, *lines, ""]) if lines else ""
+    if not lines:
+        return ""
+    notes = [
+        f"\nFurther than {100 * _NEAR.get(data, _NEAR_ELSE):.0f} points from the paper's test accuracy on {data}:"
+        f" {', '.join(arms)}. {_WHY.get(data, '')}".rstrip()
+        for data, arms in far.items()
+    ]
+    return "\n".join([_HEAD, *lines, *notes, ""])
 
 
 def _ours(row: dict[str, str], column: str) -> str:
