@@ -34,8 +34,9 @@ the paper.
 
 * *replicated*: the effect is above 0 after correction. *Contradicted*: it is below 0, or the interval holds 0 and ends
   below the paper's own effect, in a design that could have seen that.
-* *inconclusive*: neither. The page of the claim says where the design could not have seen the paper's effect, and where
-  its trials are not finished. An unfinished study shows its effect so far, and no verdict.
+* *inconclusive*: neither. Where the data sets or models of a pooled effect are clear one by one, the line says on which
+  side, by intervals that are widened for their number. The page of the claim says where the design could not have seen
+  the paper's effect. An unfinished study shows its effect so far, and no verdict.
 * *depends on the convention*: curvature has several definitions ([conventions](conventions.md)), and the effect is
   above 0 under one and below 0 under another, by intervals that are widened for the number of conventions.
 * *theorem checked*: there is a proof, and tests or trials check it on examples. *Not testable here*: the page of the
@@ -131,7 +132,10 @@ def _check_line(one: Judged) -> list[str]:
 
 
 def _verdict(one: Judged) -> str:
-    return one.verdict + (f"; {_unfinished(one)}" if one.unfinished else "")
+    if one.unfinished:
+        return f"{one.verdict}; {_unfinished(one)}"
+    sides = str(one.sides or "") if one.verdict == "inconclusive" else ""
+    return f"{one.verdict}; {sides}" if sides else one.verdict
 
 
 def _unfinished(one: Judged) -> str:
@@ -189,6 +193,9 @@ def _page(one: Judged, table: str, figures: Container[str]) -> str:
         parts.append(
             f"Effect ({one.primary}): {_effect(one)}, n = {one.trials}{freedom}.{corrected}{seen}{resampled}\n"
         )
+        if one.sides is not None and one.sides.count:
+            words = str(one.sides) or "0 is within all of them"
+            parts.append(f"One by one, with {one.sides.count} intervals that are widened for their number: {words}.\n")
         if end is not None and (legs := _against_none(one.support, end)):
             parts.append(f"Against a run without it: {legs}.\n")
     if end is not None and end.study in figures:

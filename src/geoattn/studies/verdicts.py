@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
+from geoattn.studies.by_data_set import Sides, widened_sides
 from geoattn.studies.claims import Claim, Endpoint, claims
 from geoattn.studies.engine.pooling import critical, holm, p_value
 from geoattn.studies.evidence import Evidence
@@ -29,7 +30,7 @@ class Judged:
     judged by an interval. ``detectable``: the smallest true effect found with a power of 80 %. ``support``: all that
     speaks to the claim. ``bootstrap``: the interval of a bootstrap over whole seeds, beside that of Student's t.
     ``unfinished``: trials that are done and planned, where those of the endpoint are not all done. ``freedom``: the
-    degrees of freedom of the interval.
+    degrees of freedom of the interval. ``sides``: of the data sets of a pooled endpoint, one by one, where it has any.
     """
 
     claim: Claim
@@ -46,6 +47,7 @@ class Judged:
     bootstrap: tuple[float, float] | None = None
     unfinished: tuple[int, int] | None = None
     freedom: int | None = None
+    sides: Sides | None = None
 
 
 def judge_claims(evidence: list[Evidence], progress: Mapping[str, tuple[int, int]] | None = None) -> list[Judged]:
@@ -101,6 +103,7 @@ def _judge_endpoint(
     if mine:
         primary = where + (f", {end.convention}" if end.convention else "")
         one = _interval(claim, mine[0].finding, primary, (*legs, *speaks))
+        one = replace(one, sides=widened_sides((e.finding for e in legs), end))
         return replace(one, unfinished=unfinished, p=None) if unfinished else _with_conventions(one, chosen)
     words = f"The trials of {end.study} at the paper's size do not give the endpoint yet."
     if planned and unfinished is None:
