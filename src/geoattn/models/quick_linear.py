@@ -96,8 +96,8 @@ def with_quick_linear(model: nn.Module) -> nn.Module:
     Examples
     --------
     >>> import torch
-    >>> from geoattn.models.quick_linear import with_quick_linear
-    >>> model = with_quick_linear(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()))
+    >>> from geoattn.models import quick_linear
+    >>> model = quick_linear.with_quick_linear(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()))
     >>> type(model[0]).__name__, list(model.state_dict())
     ('QuickLinear', ['0.weight', '0.bias'])
     """

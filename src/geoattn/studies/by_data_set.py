@@ -45,8 +45,8 @@ def widened_sides(findings: Iterable[dict[str, Any]], end: Endpoint) -> Sides:
 
     Examples
     --------
-    >>> from geoattn.studies.claims import claims
-    >>> end = next(c.endpoint for c in claims() if c.id == "R30")
+    >>> from geoattn.studies import by_data_set, claims
+    >>> end = next(c.endpoint for c in claims.claims() if c.id == "R30")
     >>> common = {"number": end.number, "more": end.more, "less": end.less, "freedom": 4}
     >>> widened_sides([{**common, "data": "mnist", "low": 0.5, "high": 1.0}], end).above
     ('mnist',)
