@@ -1,5 +1,7 @@
 """The figure of the studies at the paper's size: what is in which panel, on results by hand."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -67,3 +69,32 @@ def test_a_degenerate_distribution_leaves_its_line_out():
     for convention, labels in found.items():
         lines = panel(figure, f"Fashion-MNIST: last layer, {convention}").get_lines()
         assert [line.get_label() for line in lines] == labels
+
+
+@pytest.mark.parametrize("name", ["dose-response", "strength-pilot"])
+def test_doses_are_in_order_with_a_line_for_each_direction(name):
+    figure = figure_of(name)
+    ax = panel(figure, "Fashion-MNIST: test accuracy")
+    lines = {line.get_label(): line for line in ax.get_lines() if not line.get_label().startswith("_")}
+    assert list(lines) == ["none", "decrease", "increase"]
+    assert lines["increase"].get_xdata().tolist() == [0.03, 0.1, 0.3, 1.0]
+    seeds = {config["seed"] for config in find_study(name).configs("paper")}
+    mean = np.mean([made_up({"seed": seed})["test_accuracy"] for seed in seeds])
+    np.testing.assert_allclose(lines["increase"].get_ydata(), mean)
+    np.testing.assert_allclose(lines["none"].get_ydata(), mean)
+    points = [line for line in ax.get_lines() if line.get_marker() == "o"]
+    assert [len(line.get_xdata()) for line in points] == [len(seeds)] * 8
+
+
+def test_doses_that_are_not_done_yet_leave_their_lines_short():
+    figure = figure_of("dose-response", lambda c: c["direction"] == "increase" and c["strength"] in (0.1, 1.0))
+    lines = {line.get_label(): line for line in panel(figure, "Fashion-MNIST: test accuracy").get_lines()}
+    assert lines["increase"].get_xdata().tolist() == [0.1, 1.0]
+    assert lines["decrease"].get_xdata().tolist() == []
+    assert "none" not in lines
+
+
+def test_the_guide_shows_the_figure_of_the_pilot():
+    root = Path(__file__).parents[2]
+    shown, drawn = root / "docs/images/strength.png", root / "results/strength-pilot/paper/strength-pilot.png"
+    assert shown.read_bytes() == drawn.read_bytes()

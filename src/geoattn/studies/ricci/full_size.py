@@ -12,6 +12,7 @@ from geoattn.studies.engine.curvature_order import HIGHER, LOWER, by_curvature
 from geoattn.studies.engine.finding import Finding, interval
 from geoattn.studies.engine.study import Pairs, Study
 from geoattn.studies.ricci.adjusted_training import LEVELS
+from geoattn.studies.ricci.dose_figure import dose_figure
 from geoattn.studies.ricci.full_size_figure import losses_of, summary_figure
 from geoattn.studies.ricci.plans import PLANS
 
@@ -131,7 +132,7 @@ def _study(
     name: str, place: str, how: str, numbers: dict[str, Number], contrasts: tuple[tuple[str, str], ...],
     arm: Callable[[dict[str, Any]], str] = _direction, data: Callable[[dict[str, Any]], str] = lambda c: c["data"],
     shown: tuple[str, ...] = ("mean_loss", "test_accuracy", "running_gap"), deviations: str = "",
-    ordered: dict[str, tuple[str, str]] | None = None,
+    ordered: dict[str, tuple[str, str]] | None = None, doses: bool = False,
 ) -> Study:  # fmt: skip
     version, trial, plan = PLANS[name]
 
@@ -143,7 +144,7 @@ def _study(
 
     return Study(
         name, version, trial, sizes, lambda pairs: _table(runs(pairs), numbers),
-        lambda pairs: _figure(runs(pairs), numbers, shown),
+        lambda pairs: (dose_figure if doses else _figure)(runs(pairs), numbers, shown),
         lambda pairs: _findings(runs(pairs), numbers, contrasts, ordered or {}),
         paper="ricci", place=place, how=how, partial=True, deviations=deviations,
         accuracy=lambda pairs: _accuracy(runs(pairs), numbers),
@@ -210,9 +211,10 @@ _OPEN = (
 )
 _ROWS = "Perturbed accuracy is that of the first 2,000 test rows under one draw of the perturbations."
 _DRAWN = "Perturbed accuracy is that of 2,000 test rows, drawn for each seed with their perturbations."
+_DOSED = ("variance", "mean_loss", "test_accuracy", "curvature_mean")
 STRENGTH_PILOT = _study(
     "strength-pilot", "how to choose the strength", "One seed, 12,800 rows, 3 epochs.", _IMAGES, (), _dose,
-    shown=("variance", "test_accuracy"),
+    shown=_DOSED, doses=True,
 )  # fmt: skip
 ADJUSTED_LVIT = _study(
     "adjusted-lvit", "Table 1, Figures 4 and 5, Section 5", _HOW, _IMAGES, _DIRECTIONS, ordered=_DROPS,
@@ -249,5 +251,5 @@ FORGETTING_LVIT = _study(
 DOSE_RESPONSE = _study(
     "dose-response", "how to choose the strength", f"{_HOW} 7 epochs.", _IMAGES,
     tuple((f"{d} {s:g}", "none") for s in (0.03, 0.1, 0.3, 1.0) for d in ("decrease", "increase")), _dose,
-    shown=("variance", "test_accuracy"),
+    shown=_DOSED, doses=True,
 )  # fmt: skip

@@ -12,9 +12,9 @@ from geoattn.studies.engine.contrasts import CONVENTIONS, Number, Runs
 from geoattn.studies.engine.tasks import title_of
 from geoattn.studies.ricci.adjusted_training import LEVELS
 
-__all__ = ["losses_of", "summary_figure"]
+__all__ = ["COLOURS", "losses_of", "summary_figure"]
 
-_COLOURS = {"decrease": "tab:blue", "none": "tab:gray", "increase": "tab:red"}
+COLOURS = {"decrease": "tab:blue", "none": "tab:gray", "increase": "tab:red"}
 _HALF = 0.5  # from the first and the last arm to the border of a panel
 
 
@@ -41,7 +41,7 @@ def summary_figure(
     figure = Figure(figsize=(3.2 * max(panels, len(CONVENTIONS) if curved else 0), 2.5 * (len(names) + len(curved))))
     figure.set_layout_engine("constrained")
     parts = iter(figure.subfigures(len(names) + len(curved), 1, squeeze=False)[:, 0])
-    colours = {arm: _COLOURS.get(arm, f"C{place}") for place, arm in enumerate(arms)}
+    colours = {arm: COLOURS.get(arm, f"C{place}") for place, arm in enumerate(arms)}
     for data in names:
         line = list(next(parts).subplots(1, panels, squeeze=False)[0])
         if curves:
