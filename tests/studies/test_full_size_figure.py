@@ -54,6 +54,13 @@ def test_each_seed_is_a_point():
     np.testing.assert_allclose(mean.get_ydata(), np.mean(accuracies))
 
 
+@pytest.mark.parametrize("name", ["adjusted-lvit", "adjusted-headlines", "masked-lvit"])
+def test_each_arm_has_a_colour_of_its_own(name):
+    ax = next(ax for ax in figure_of(name).get_axes() if "training loss" in ax.get_title())
+    colours = [line.get_color() for line in ax.get_lines()]
+    assert len(set(colours)) == len(colours) > 2
+
+
 def test_a_degenerate_distribution_leaves_its_line_out():
     study = find_study("adjusted-lvit")
     config = next(c for c in study.configs("paper") if c["direction"] == "none")

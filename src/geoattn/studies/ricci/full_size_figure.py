@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle
 from textwrap import fill
 from typing import Any
 
@@ -15,6 +16,7 @@ from geoattn.studies.ricci.adjusted_training import LEVELS
 __all__ = ["COLOURS", "losses_of", "summary_figure"]
 
 COLOURS = {"decrease": "tab:blue", "none": "tab:gray", "increase": "tab:red"}
+_OTHERS = ("tab:green", "tab:orange", "tab:purple", "tab:brown", "tab:olive", "tab:cyan", "tab:pink")
 _HALF = 0.5  # from the first and the last arm to the border of a panel
 
 
@@ -30,8 +32,8 @@ def summary_figure(
 
     The first has the mean loss by epoch (with ``curves``) and the ``shown`` numbers: a point a seed, a line for their
     mean. The second has the distribution of the last layer's curvature after training under each convention, as the
-    share of edges below a value: quantiles are averaged over seeds. The dotted line is before training. Lines begin at
-    the lowest 2 % of the edges, because single edges lie far below all others.
+    share of edges below a value: quantiles are averaged over seeds. The dotted line is before training, which trials of
+    texts do not measure. Lines begin at the lowest 2 % of the edges, because single edges lie far below all others.
     """
     from matplotlib.figure import Figure
 
@@ -41,7 +43,8 @@ def summary_figure(
     figure = Figure(figsize=(3.2 * max(panels, len(CONVENTIONS) if curved else 0), 2.5 * (len(names) + len(curved))))
     figure.set_layout_engine("constrained")
     parts = iter(figure.subfigures(len(names) + len(curved), 1, squeeze=False)[:, 0])
-    colours = {arm: COLOURS.get(arm, f"C{place}") for place, arm in enumerate(arms)}
+    others = cycle(_OTHERS)
+    colours = {arm: COLOURS[arm] if arm in COLOURS else next(others) for arm in arms}
     for data in names:
         line = list(next(parts).subplots(1, panels, squeeze=False)[0])
         if curves:
@@ -101,7 +104,7 @@ def _distributions(runs: Runs, data: str, arms: Sequence[str]) -> list[Any]:
 
 def _draw_distributions(ax: Any, runs: Runs, data: str, colours: Mapping[str, Any], convention: str) -> None:
     def mean(shapes: Sequence[Any], when: str) -> np.ndarray | None:
-        quantiles = [shape[when][convention]["quantiles"] for shape in shapes]
+        quantiles = [shape[when][convention]["quantiles"] for shape in shapes if when in shape]
         quantiles = [q for q in quantiles if q is not None]
         return np.mean(quantiles, axis=0)[1:] if quantiles else None
 
