@@ -22,8 +22,8 @@ _NEAR_ELSE = 0.03
 _WHY = {
     "cifar10": "The paper does not print its strength; the arms lie closer together here, where the strength was chosen"
     " so that accuracy stays.",
-    "headlines": "The rate is 20 times the paper's for half as many epochs, and the vocabulary of 8,192 words is that of"
-    " the training texts; the paper does not name its own.",
+    "headlines": "The rate is 20 times the paper's for half as many epochs, and the vocabulary of 8,192 words is that"
+    " of the training texts; the paper does not name its own.",
 }
 _HEAD = (
     "| data | direction | seeds | training | paper's | test | paper's | gap | paper's |\n"
