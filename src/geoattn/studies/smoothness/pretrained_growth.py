@@ -82,14 +82,14 @@ def _sample(config: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def _sizes(size: str) -> list[dict[str, Any]]:
-    """paper: 5 texts and 5 images; small: 2; smoke: a model of random weights."""
+    """paper: 3 texts and 3 images; small: 2; smoke: a model of random weights."""
     if size == "smoke":
         return [
             {"kind": "text", "model": "random-llama", "sample": k, "layers": [0], "lengths": [8, 16]} for k in (0, 1)
         ]
     return [
         {"model": model, "kind": kind, "sample": k, "layers": layers, "lengths": lengths}
-        for k in range(5 if size == "paper" else 2)
+        for k in range(3 if size == "paper" else 2)
         for model, kind, layers, lengths in (
             ("dinov2-small", "image", [0, 3, 6, 9, 11], [_PATCH * side for side in (8, 11, 16, 22, 32)]),
             ("smollm2-135m", "text", [0, 10, 20, 29], [32, 64, 128, 256, 512, 1024, 2048]),
