@@ -1,8 +1,8 @@
-"""A training step of BERT with linear layers through oneDNN, against the same step with those of torch.
+"""A training step with linear layers through oneDNN, against the same step with those of torch.
 
     OMP_NUM_THREADS=1 python -m benchmarks quick_linear
 
-Random weights, dropout 0.1, Adam. See `benchmarks.steps` for the way of measuring.
+BERT and L-ViT with random weights, dropout 0.1, AdamW. See `benchmarks.steps` for the way of measuring.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from benchmarks.steps import Step, block_time, compare
+from benchmarks.steps import Step, block_time, compare, lvit
 from geoattn.models.quick_linear import with_quick_linear
 
 _SHAPES = {  # width, layers, heads, texts in a batch, tokens
@@ -38,9 +38,14 @@ def bert(shape: tuple[int, int, int, int, int], wrap: Callable[[nn.Module], nn.M
 
 def run(pairs: int = 9, steps: int = 3) -> dict[str, Any]:
     """Milliseconds of both kinds of steps; ``plain_ms`` is that of torch's linear layers."""
-    rows = []
-    for name, shape in _SHAPES.items():
-        by_torch, quick = bert(shape, lambda model: model), bert(shape, with_quick_linear)
+    rows, kinds = (
+        [],
+        {name: (bert(shape, lambda m: m), bert(shape, with_quick_linear)) for name, shape in _SHAPES.items()},
+    )
+    small = lvit()
+    with_quick_linear(small.model)
+    kinds["L-ViT, 17 tokens, batch 64"] = (lvit(), small)
+    for name, (by_torch, quick) in kinds.items():
         times = [lambda step=step: block_time(step, steps) for step in (by_torch, quick)]
         rows.append({"model": name, **compare(times[0], times[1], pairs)})
         print(rows[-1], flush=True)

@@ -123,3 +123,25 @@ def test_a_link_that_is_there_is_found() -> None:
         verdicts["markov", "made on none"] == verdicts["markov", "made on none (ranks within layers)"] == "replicated"
     )
     assert verdicts["hop", "made on none"] == "not replicated"
+
+
+def test_a_layer_that_cannot_be_measured_is_an_error_and_moves_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    from geoattn.profiles import model_constants
+    from geoattn.studies.smoothness import pretrained_growth
+
+    config = {"kind": "text", "model": "random-bert", "sample": 0, "layers": [0, 1], "lengths": [8, 16]}
+    rows = pretrained_growth.trial(config)["rows"]
+    assert [(row["layer"], row["n"]) for row in rows] == [(0, 8), (1, 8), (0, 16), (1, 16)]
+    alone = pretrained_growth.trial({**config, "layers": [1]})["rows"]
+    assert alone == [row for row in rows if row["layer"] == 1]
+
+    real = model_constants.projections_of
+
+    def refuse(call: object, *rest: object) -> object:
+        if "0" in call.name.split("."):  # type: ignore[attr-defined]
+            raise GeoattnError("not this one")
+        return real(call, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(model_constants, "projections_of", refuse)
+    with pytest.raises(GeoattnError, match="not this one"):
+        pretrained_growth.trial(config)

@@ -46,8 +46,8 @@ def trial(config: dict[str, Any]) -> dict[str, Any]:
                 "residual": float(found.whole_residual[0]), "bound": float(found.whole_bound[0]),
                 "radius": float(found.radius[0]),
             })  # fmt: skip
-    if not rows:
-        raise GeoattnError(f"{config['model']}: no layer could be measured: {look.skipped}.")
+    if look.skipped or not rows:  # the others are numbered in the order of those that can be measured
+        raise GeoattnError(f"{config['model']}: layers could not be measured: {look.skipped}.")
     return short({"rows": rows})
 
 
